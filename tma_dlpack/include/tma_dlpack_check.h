@@ -309,7 +309,7 @@ struct Counts
 {
   Word key;            // the cluster's number, and the barrier's offset
   unsigned arrivals;   // number of arrivals in a phase
-  unsigned arrived;    // number of arrivals so far
+  unsigned arrived;    // number of arrivals in all phases
   unsigned expected[2], issued[2];    // bytes that the barrier expects, bytes of the issued loads
   unsigned settled[2];                // bytes of the phases for which a thread has waited
   unsigned waited;                    // (last phase waited for, plus 1) << 11, and its first thread
@@ -1200,7 +1200,7 @@ using unchecked::tcgen05_mma;
 using unchecked::tcgen05_store;
 #endif
 
-// A PipelineState that records whether the kernel has read its stage or phase since the last
+// A PipelineState that records whether the kernel has read its stage or phase after the last
 // advance().
 template <unsigned stages>
 class PipelineState

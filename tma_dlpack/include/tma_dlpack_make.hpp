@@ -11,8 +11,8 @@
 //
 // A refused call throws tma_dlpack::refused. The exception's message is one line, which has all
 // arguments with the driver's names, the other options, and the broken rules. try_make_... returns
-// this line instead. `python -m tma_dlpack explain` reads the line, and prints how to correct the
-// call.
+// this line instead of throwing. `python -m tma_dlpack explain` reads the line, and prints how to
+// correct the call.
 
 #ifndef TMA_DLPACK_MAKE_HPP
 #define TMA_DLPACK_MAKE_HPP

@@ -2,9 +2,9 @@
 // These verbs are wgmma on sm_90a, and tcgen05 on sm_100a and its family. tma_dlpack.h includes
 // this header. Do not include this header alone.
 //
-// The two lines under each verb have the form that tma_dlpack.h describes. wgmma(), tcgen05_mma()
-// and the verbs with a cta_group build their instruction with "C" operands of asm. nvcc and NVRTC
-// of CUDA 12.6 and later have these operands, and clang lacks them.
+// The last two lines of a verb's comment have the form that tma_dlpack.h describes. wgmma(),
+// tcgen05_mma() and the verbs with a cta_group build their instruction with "C" operands of asm.
+// nvcc and NVRTC of CUDA 12.6 and later have these operands, and clang lacks them.
 //
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and "TensorCore 5th
 // Generation Family Instructions". The verbs of tcgen05 were compiled, but not run on a GPU.

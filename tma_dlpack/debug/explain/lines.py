@@ -43,7 +43,10 @@ _PROCESS = re.compile(
 
 
 class Lines:
-    """Lines with their numbers in the log, and the process that wrote them ("" if unknown)."""
+    """Lines that one process wrote, with their line numbers in the log.
+
+    `process` is "" if the process is unknown.
+    """
 
     numbered: list[tuple[int, str]]
     process: str

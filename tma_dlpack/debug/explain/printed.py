@@ -1,8 +1,8 @@
 """Converter of printed fields to arguments in the driver's order, units and lengths.
 
-A list is not read if its length fits neither the rank nor the other lists, or if the project that
-printed the list never prints such a list. Masked entries are not read either. A value that is not
-read is None.
+A list is not read if its length fits neither the rank nor the other lists. A list is also not read
+if the project that printed it never prints such a list. Masked entries are not read either. A value
+that is not read is None.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ class _Lists:
             self.notes.append(
                 f"{shown.word} shows {address} in place of the list: print its entries"
             )
-        # "4,096" may be one number or two. It is two numbers if another list of the block has no
-        # blanks after its commas.
+        # "4,096" may be one number or two. If another list of the block has no blanks after its
+        # commas, "4,096" is two numbers.
         tight = any(f.value.comma == "tight" for f in self.block.fields if not f.value.fault)
         if shown.value.comma == "?" and not tight:
             return self._refused(name, "may have a separator of thousands")

@@ -301,7 +301,7 @@ class Block:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The table keys of the block's words, each once, in the order of the text."""
+        """The keys in words.txt of the block's words. Each key occurs once, in the text's order."""
         return tuple(dict.fromkeys(f.key for f in self.fields))
 
     @property
@@ -412,7 +412,7 @@ def _add(blocks: list[Block], found: Field) -> None:
 
 
 def _mark_mixed(blocks: list[Block]) -> None:
-    """Mark the blocks of a run if some of them lack words that the others have.
+    """Mark all blocks of a run as mixed if some blocks lack words that other blocks have.
 
     A run is a sequence of near blocks with the same words for the same arguments. A printer writes
     the same words in the same order each time, so missing words mean that several processes wrote

@@ -276,7 +276,7 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: tma.Target) ->
         if bits == 0:  # tma_dlpack_make.hpp writes 0 bits for a dtype without a name
             return tma.Report(tuple(replace(v, fix=_NO_BITS, source="") for v in error.violations))
         return tma.Report(error.violations)
-    # Python's lists are outermost first, so the driver's arrays are reversed.
+    # The Python functions' lists are outermost first, so the driver's arrays are reversed.
     given: dict[str, Any] = {"rules": line.rules, "target": target}
     for name in _OPTIONS + (("box_sizes",) if read.kind == "tiled" else COLUMN):
         value = getattr(read, OF_DRIVER.get(name, name))

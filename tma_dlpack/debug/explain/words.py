@@ -316,7 +316,7 @@ def _with_names(text: str) -> str:
             _NO_VALUE.search(a) or ("CU_TENSOR_MAP" in a and n.removeprefix("tensor_") not in NAMED)
             for n, a in pairs
         ):
-            continue  # not a complete call, so arguments would get wrong names
+            continue  # the call is not complete, so arguments would get wrong names
         written = []
         for name, words in pairs:
             value, declared = _passed(text, call.start(), words)

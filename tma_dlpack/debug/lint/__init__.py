@@ -53,10 +53,10 @@ def lint(
     nvcc_flags: Sequence[str] = (),
     notes: bool = False,
 ) -> LintReport:
-    """Return the mistakes around TMA that PTX shows.
+    """Return the mistakes that PTX code makes with TMA.
 
-    An error is proved by the PTX: the addresses overlap, and no path has the fence or the wait. A
-    warning is a possible mistake. `lint` does not see values that are computed at run time, so a
+    The PTX proves an error, because the addresses overlap and no path has the needed fence or wait.
+    A warning is a possible mistake. `lint` does not see values that are computed at run time, so a
     report without findings does not prove that the code is correct.
 
     Parameters

@@ -3,7 +3,7 @@
 Some rules are about the whole function and need no path. For example, if threads wait for a
 barrier, the kernel must contain an arrival at this barrier. `protocol` groups barriers into
 families: a family is one barrier, or the barriers of all stages of a ring. A mistake is an error if
-the family has a constant address, and a warning if it has an index.
+the address of the barrier is constant, and a warning if the address has an index.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _mistake(
 
 def barriers(protocol: Protocol) -> Iterator[Mistake]:
     """Yield the mistakes with the barriers of a function."""
-    # if the function initialises no barrier, another function initialises and may use its barriers
+    # if the function initialises no barrier, another function does so, and may also use it
     if not any(site.kind == "init" for site in protocol.sites):
         return
     if len(protocol.sites) > _MOST_SITES or protocol.calls:
@@ -178,7 +178,7 @@ def _of_one_phase(
     # group if no path connects them, because then threads with different roles execute them
     groups = [[site] for site in arrivals]
     for a, b in combinations(arrivals, 2):
-        # different constant addresses are two stages
+        # sites with different constant addresses use different stages
         if a.at != b.at and not a.index and not b.index:
             continue
         between = [protocol.reached(b, (), a), protocol.reached(a, (), b)]
@@ -293,7 +293,7 @@ def _depends(value: Value, *words: str) -> bool:
 
 def _is_ring(protocol: Protocol, site: Site, moves: set[str]) -> bool:
     """Return whether the loop sets the index of a barrier back to the first stage."""
-    # the index has a remainder, a mask or a negative factor, or one of its registers is reset
+    # such an index has a remainder, a mask or a negative factor, or one of its registers is reset
     names = registers(site.index) & moves
     is_remainder = any(symbol.op in ("and", "rem") or times < 0 for symbol, times in site.index)
     return bool(names) and (is_remainder or not any(map(protocol.values.counts, names)))

@@ -141,7 +141,7 @@ class Event:
     what: str
     code: Instruction
     access: Access | None = None
-    # for a wait: the number of groups that may still be pending
+    # for a wait: the number of groups that may be pending after it
     number: int = 0
     # for "write_register": the register; for "results": the registers that are read
     registers: frozenset[str] = frozenset()

@@ -56,9 +56,9 @@ _MACHINES: Final = (
     ),
 )
 
-#: `_ACCESS` matches ordinary accesses. The block whose memory is accessed cannot wait for them.
-#: `_END` matches the end of a thread. `_LEAVE` matches arrivals at a barrier. A block can wait for
-#: such an arrival before it ends.
+#: `_ACCESS` matches ordinary accesses. The block whose memory is accessed cannot wait for such an
+#: access. `_END` matches the end of a thread. `_LEAVE` matches arrivals at a barrier. A block can
+#: wait for such an arrival before it ends.
 _ACCESS = re.compile(r"(ld|st|red|atom)\b(?!.*\.(async|param|local|const))")
 _END = re.compile(r"(ret|exit)\b")
 _LEAVE = re.compile(r"barrier\.cluster\.arrive|mbarrier\.arrive\S*\.shared::cluster|call\b|trap\b")

@@ -5,7 +5,7 @@ whether the registers of its address are unchanged. A use is a later event that 
 states of the access. `_NEXT` maps events to changes of a state. `_PAIRS` lists the wrong states for
 each pair of a fact and its use. A use in a wrong state is an error if both accesses certainly touch
 the same byte and the state is wrong on every path. It is a warning if the state is wrong on only
-some paths. If nothing is known about the addresses, most pairs give no finding.
+some paths. If nothing is known about the addresses, most pairs produce no finding.
 """
 
 from __future__ import annotations
@@ -231,8 +231,8 @@ publish > map_use | MAP_FENCE | open | error | a tensor map is published by tens
     [map], 128 before the copy, by the thread that issues it
 """)
 }
-#: Rules that give no finding if the state is not wrong on at least one path. In most cases, the use
-#: runs only after this path, under a condition that the analysis does not recognise.
+#: Rules that produce no finding if the state is not wrong on at least one path. In most cases, the
+#: use runs only after this path, under a condition that the analysis does not recognise.
 _ON_EVERY_PATH = ("BULK_WAIT", "MAP_FENCE", "BLOCK_BARRIER", "MMA_WAIT")
 _USES = frozenset(use for _, use in _PAIRS)
 
@@ -380,7 +380,7 @@ def _look(
         relation = "must" if access is None else events.overlap(fact, access, exact)
         if relation == "no" or relation == "apart":
             continue
-        # the thread that waited also writes, so nothing is missing
+        # the thread that waited also writes, so no barrier is needed
         if state == "waited" and what == "write" and fact.conditions <= here:
             state = "done"
         # a missing barrier matters only if a thread other than the copying thread made the access
@@ -409,7 +409,7 @@ def _judged(
     if not wrong:
         return None
     must = any(wrong.values())
-    # without a certain overlap, only barriers and maps give a finding
+    # if the overlap is not certain, only mistakes with barriers and maps are reported
     if not must and pair[0] not in ("init", "replace", "publish"):
         return None
     right = len(wrong) < len(states)

@@ -131,7 +131,7 @@ def _multicast(use: Any) -> str:
 
 
 def _tile_aligned(use: Any) -> object:
-    # a tensor copy needs an alignment of 128 bytes, and a bulk copy without a map needs 16
+    # a tensor copy needs an alignment of 128 bytes, and a bulk copy without a map needs 16 bytes
     must = SMEM_ALIGNMENT if use.op.has_map else BULK_ALIGNMENT
     rest, what = use.shared_address % must, "source" if use.is_store else "destination"
     return rest and f"the {what} {use.shared_address:#x} is {rest} bytes past a multiple of {must}"
@@ -156,8 +156,8 @@ def _barrier_inside(use: Any) -> object:
 
 
 def _barrier_late(use: Any) -> str:
-    # the barrier is in its initial state, in which this arrival cannot fail; so the arrival came
-    # before the initialisation
+    # at a barrier in its initial state, this arrival cannot fail; because it failed, it came before
+    # the initialisation
     word = use.word
     is_new = word.arrivals == word.count > 0 and not word.bytes and not word.phase
     if not use.op.is_arrival or not is_new or _arrivals(use) or _bytes(use):

@@ -89,7 +89,7 @@ class Elf:
             raise self._cut(table + count * _SECTION.itemsize)
         self.sections = np.frombuffer(data, _SECTION, count, table)
         names = int(first["link"]) if names == _EXTENDED else names
-        # the sum of two u64 may wrap, so that the end is below the offset
+        # the sum of two u64 may wrap; the end is then less than the offset
         ends = self.sections["offset"] + self.sections["size"]
         there = self.sections["type"] != SHT_NOBITS
         bad = there & ((ends > len(data)) | (ends < self.sections["offset"]))
@@ -256,7 +256,7 @@ class _Unit:
         # line_base, line_range and opcode_base, then the number of operands of each standard opcode
         base, span, opcodes = signed(unit.number(1), 8), unit.number(1), unit.number(1)
         sizes = [unit.number(1) for _ in range(opcodes - 1)]
-        # both tables count from 1; folder 0 is the folder of the compilation
+        # the numbers of folders and files begin at 1; folder 0 is the folder of the compilation
         folders, files = [""], [""]
         while name := unit.text():
             folders.append(name)

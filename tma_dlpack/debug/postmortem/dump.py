@@ -148,7 +148,7 @@ class Kernel(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The C++ name without arguments, then the GPU if the dump has several GPUs."""
+        """The C++ name without arguments, with the GPU's number if the dump has several GPUs."""
         short = short_name(self.mangled)
         return short if self.gpu is None else f"{short} on GPU {self.gpu}"
 
@@ -227,7 +227,7 @@ class Dump:
     target : str
         The architecture of the GPU, such as "sm_90".
     notes : list of str
-        The parts that could not be read, and why.
+        The parts that could not be read, and the reasons.
     """
 
     devices: Rows
@@ -347,7 +347,7 @@ class Dump:
 
     @cached_property
     def windows(self) -> Rows | None:
-        """The first context, which has the start addresses of shared, local and global memory."""
+        """The first context's row, with the start addresses of shared, local and global memory."""
         found = (
             row
             for device, _ in enumerate(self.devices)

@@ -141,7 +141,7 @@ class Flow:
         return tuple(sorted(i for i in ahead & behind if self[i].is_wait))
 
     def _unanswered(self, place: int) -> tuple[int, ...]:
-        """Return the waits whose result an instruction needs; empty if it needs another result."""
+        """Return the waits whose result an instruction needs; () if it needs other results."""
         # an instruction of unknown duration sets a scoreboard; an instruction that reads the result
         # waits for this scoreboard
         needed = self[place].needed_scoreboards
@@ -169,7 +169,8 @@ class Flow:
 
         seen = self.reach(place, back=True, stop=writes)
         found = [i for i in seen or () if writes(i)]
-        # if place 0 was seen, a path from the start has no writer, so the value may be older
+        # if the search saw place 0, a path from the function's start has no writer, so the register
+        # may have an older value
         if len(found) != 1 or found[0] == place or (0 in (seen or ()) and found[0] != 0):
             return None
         return found[0]

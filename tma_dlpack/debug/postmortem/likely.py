@@ -174,7 +174,7 @@ def _zeros_in(grid: Grid, maps: Iterable[FoundMap]) -> int | None:
     rest = bytearray(grid.parameters)
     for found in maps:
         rest[found.offset : found.offset + targets.MAP_BYTES] = b"\1" * targets.MAP_BYTES
-    # CUtensorMap is aligned to 128 bytes since CUDA 13, and to 64 before
+    # CUtensorMap is aligned to 128 bytes in CUDA 13 and later, and to 64 in earlier releases
     for alignment in (SMEM_ALIGNMENT, MAP_ALIGNMENT):
         first = -int(grid.row["parameters"]) % alignment
         for place in range(first, len(rest) - targets.MAP_BYTES + 1, alignment):

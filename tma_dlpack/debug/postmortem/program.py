@@ -87,7 +87,7 @@ def run(
     read : function
         Function that returns the `PostMortem` of a `Dump`.
     after : float, optional
-        Seconds after which a program that still runs is assumed to hang, and is dumped.
+        A program that runs longer than this number of seconds is assumed to hang, and is dumped.
     keep : Path, optional
         File to which the dump is moved. If there are several dumps, the process id is appended to
         the name of each.
@@ -105,7 +105,7 @@ def run(
             child = programs.begin(words, environment(folder, with_global))
             if isinstance(child, OSError):
                 return Ended(status_of(child), None, (f"{words[0]}: {child.strerror}",))
-            # from now on, this process counts presses of Ctrl-C; the program still ignores Ctrl-C
+            # from now on, this process counts presses of Ctrl-C; the program continues to ignore it
             signal.signal(signal.SIGINT, lambda number, frame: interrupted.append(number))
             notes = _wait(child, folder, after, interrupted)
         found, more = _read_all(folder, read, keep)

@@ -56,7 +56,7 @@ _CODINGS: Final = {
 _BULK: Final = {
     1: Coding("UBLKCP.S.G", (*_SHARED, "barrier"), _GLOBAL),
     2: Coding("UBLKCP.G.S", _GLOBAL, _SHARED),
-    # the source is also in shared memory, and `Use` has no attribute for it
+    # the source is also in shared memory, and `Use` has no attribute for its address
     3: Coding("UBLKCP.S.S", (*_SHARED, "barrier"), ()),
 }
 _BULK_REDUCE: Final = Coding("UBLKRED.G.S", _GLOBAL, _SHARED)
@@ -279,7 +279,7 @@ class Instruction:
 
     @property
     def does_work(self) -> bool:
-        """Whether a loop that only waits cannot contain the instruction, such as a copy."""
+        """Whether the instruction does more than wait, such as a copy or an arrival."""
         is_other = self.is_arrival or self.is_matrix or self.opcode in _WORK
         return is_other or self.coding is not None
 
@@ -296,5 +296,5 @@ class Instruction:
     @property
     def ends(self) -> bool:
         """Whether the next instruction in memory cannot run after this instruction."""
-        # this is so for an EXIT, branch or return without a predicate
+        # an EXIT, branch or return without a predicate is always taken
         return self.guard == ALWAYS and self.opcode in (_EXIT, 0x947, *_NO_RETURN)

@@ -67,9 +67,9 @@ class State:
     maps: tuple[FoundMap, ...] = ()
     blocks: int = 0
     waits: Counter[Wait] = field(default_factory=Counter)
-    # the other barriers at which warps of these blocks wait
+    # states of other barriers at which warps of the same blocks wait
     here: dict[tuple[int, Word], State] = field(default_factory=dict)
-    # addresses of the other barriers at which warps of other blocks of the cluster wait
+    # addresses of other barriers at which warps of the cluster's other blocks wait
     far: set[int] = field(default_factory=set)
     # states of the barriers at this address in other blocks of the cluster
     peers: set[Word] = field(default_factory=set)
@@ -87,12 +87,12 @@ class State:
 
     @property
     def came(self) -> int:
-        """Number of arrivals in the current phase so far."""
+        """Number of arrivals that the current phase has had."""
         return self.word.count - self.word.arrivals
 
     @property
     def elsewhere(self) -> set[int]:
-        """Addresses of the other barriers at which warps of these blocks wait."""
+        """Addresses of other barriers at which warps of the same blocks wait."""
         return {address for address, _ in self.here}
 
     @property
