@@ -62,8 +62,8 @@ def content(word: str, most_bytes: int, rule: str, *, cut: bool = False) -> byte
 def plain_file(word: str, most_bytes: int, rule: str) -> Iterator[Path]:
     """Provide a path at which a file's decompressed bytes can be mapped into memory.
 
-    For an uncompressed regular file of any size, this is the file's own path. Other content is
-    copied into a temporary file.
+    For an uncompressed regular file of any size, the path is the file's own path. Other content
+    is copied into a temporary file.
     """
     # A pipe can be opened only once, so its first bytes are not read here.
     if word != STDIN and stat.S_ISREG(Path(word).stat().st_mode):

@@ -141,7 +141,7 @@ inline CUtensorMap tensor_map(std::uintptr_t address)
 // the same methods.
 //
 // Throws map_error if the tensor is not a contiguous CPU tensor of 128 one-byte elements, or if its
-// address cannot be TensorMap.ptr (see above).
+// address cannot be TensorMap.ptr (see the function for a pointer).
 template <class Tensor, class = decltype(std::declval<const Tensor&>().data_ptr())>
 CUtensorMap tensor_map(const Tensor& tensor)
 {

@@ -439,7 +439,7 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
     tma_dlpack_canonical(&layout, bits, 32);
   c->inner_stride = layout.rank > 0 ? layout.strides[layout.rank - 1] : 1;
   c->row_bits = layout.rank > 0 ? tma_dlpack_product(layout.shape[layout.rank - 1], bits) : 0;
-  c->global_dim[0] = 0; /* for rank 0; other entries past the rank are not written */
+  c->global_dim[0] = 0; /* needed for rank 0; later entries past the rank are not written */
   for (int d = 0, i = layout.rank - 1; i >= 0; ++d, --i) {
     c->global_dim[d] = layout.shape[i];
     if (d > 0) c->stride_bits[d - 1] = tma_dlpack_product(layout.strides[i], bits);

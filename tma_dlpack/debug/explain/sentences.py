@@ -151,7 +151,7 @@ def _device_fix(found: str, limit: str) -> str:
 
 
 def device_checks(text: str) -> Iterator[tuple[int, tma.Violation]]:
-    """Yield the text index of the first line, and the violation, of each check that failed."""
+    """Yield a violation for each failed check, after the index of its first line in the text."""
     # Many threads print the same check. Their lines differ only in the block and the thread.
     failed: dict[tuple[str, ...], list[re.Match[str]]] = {}
     for match in _DEVICE_CHECK.finditer(text):

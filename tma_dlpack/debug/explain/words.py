@@ -1,4 +1,4 @@
-"""Words and forms in which logs print the driver's arguments, and `normal`, which unifies numbers.
+"""Words and forms in which logs print the driver's arguments, and the normal form of a log.
 
 A *strong* word, such as ``globalDim``, has one meaning in nearly all logs. A *weak* word (``dim``,
 ``shape``, ``format``) counts only near strong words. `FORMS` has the formats of the projects that

@@ -336,7 +336,10 @@ _OF_WHEEL = (".so", ".cubin", ".fatbin", ".o", ".a", ".ptx", ".pyd", ".dll")
 
 
 def _answer(name: str, words: Sequence[str], instead: str) -> str:
-    """Return the output of a CUDA tool; an error recommends linting `instead`."""
+    """Return the output of a CUDA tool.
+
+    If the tool is not found, the error recommends linting `instead`.
+    """
     tool = driver.tool(name)
     if tool is None:
         fix = f"install the CUDA toolkit, or lint {instead}"

@@ -1,4 +1,4 @@
-"""The mbarriers of a function, the instructions that use them, and paths between these.
+"""The mbarriers of a function, the instructions that use them, and paths of the code.
 
 Barriers are grouped into families. A family is the barrier at one address, or the barriers of all
 stages of a ring. In a ring, the kernel selects a barrier by an index. Each ring is contiguous in

@@ -124,7 +124,7 @@ def _operands(events: Events) -> Iterator[Mistake]:
 
 
 #: Required alignment of an address in shared memory, in bytes (PTX ISA 9.0, cp.async.bulk.tensor,
-#: cp.async.bulk, mbarrier). Maps with a swizzle do not need more than 128 (measured on sm_90).
+#: cp.async.bulk, mbarrier). Maps with a swizzle need at most 128 bytes (measured on sm_90).
 _OF_TENSOR, _OF_BULK, _OF_BARRIER = 128, 16, 8
 
 
@@ -227,7 +227,7 @@ def _knows_clusters(function: Function) -> bool:
 
 
 def _clusters(events: Events) -> Iterator[Mistake]:
-    """Yield multicast without a cluster, and instructions that only sm_90a and the like have."""
+    """Yield multicast without a cluster, and instructions that need a target such as sm_90a."""
     function, target = events.flow.values.function, events.flow.values.module.target
     plain = bool(_PLAIN_TARGET.match(target))
     multicast = []
@@ -391,7 +391,7 @@ def _expected(values: Values, sums: set[int]) -> Iterator[Mistake]:
 def _sums_of(sizes: Iterable[int]) -> set[int]:
     """Return every sum of sizes that an mbarrier can count; a size may occur several times."""
     step = min(sizes)
-    least: dict[int, int] = {0: 0}  # remainder modulo `step` -> the least sum with it
+    least: dict[int, int] = {0: 0}  # remainder modulo `step` -> the least such sum
     work = [0]
     while work:
         at = work.pop()

@@ -35,7 +35,7 @@ class Use:
     exception: int
     shared_bytes: int
     cluster_blocks: int
-    # operands of a copy; in shared memory, a load has its destination, and a store has its source
+    # operands of a copy; `shared_address` is the destination of a load, or the source of a store
     shared_address: int | None = None
     barrier: int | None = None
     coordinates: tuple[int, ...] | None = None  # innermost first

@@ -47,8 +47,8 @@ FOLDER, CUPTI = "TMA_DLPACK_TRACE", "TMA_DLPACK_TRACE_CUPTI"
 _PAUSE_SECONDS = 0.02
 # Maximum number of refused calls that are printed to standard error. The report has all calls.
 _MOST_EXPLAINED = 20
-# Where pip installs CUPTI: `_SITES` is relative to a Python's prefix, and `_CUPTI_FILES` are
-# relative to site-packages.
+# Places where pip installs CUPTI. `_SITES` is relative to the prefix of a Python installation, and
+# `_CUPTI_FILES` are relative to site-packages.
 _SITES = "lib/python3*/site-packages"
 _CUPTI_FILES = (
     "nvidia/cu13/lib/libcupti.so*",
