@@ -2,8 +2,8 @@
 // capability 10. The kernel follows the PTX ISA. It was compiled for sm_100a, sm_103a and sm_110a, but never run.
 //
 // Tiles, maps and ring are as in hopper_gemm.cu. Three parts differ. One thread issues the products. The
-// sums are in tensor memory, not in a warpgroup's registers: its 128 lanes, of 512 columns each, are the rows
-// of the tile. And the tensor core itself arrives at a stage's `empty` barrier after it has read the stage.
+// sums are in tensor memory, not in a warpgroup's registers. Tensor memory has 128 lanes of 512 columns, one lane
+// per row of the tile. And the tensor core itself arrives at a stage's `empty` barrier after it has read the stage.
 //
 //   warp 0, one thread   wait(empty), arrive_expect_tx, load A and B   --full-->
 //   warp 1, one thread   wait(full), 4 x tcgen05.mma, tcgen05.commit   --empty-->  and at the end  --done-->

@@ -56,8 +56,8 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"tma_dlpack {release}"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": True}
 html_show_sourcelink = False
-html_show_search_summary = False  # for a summary, the browser would load each found page
-html_sidebars = {"explorer": [], "guide/changes": []}  # the only pages of their sections
+html_show_search_summary = False  # because a summary makes the browser load each found page
+html_sidebars = {"explorer": [], "guide/changes": []}  # each is alone in its section
 html_static_path = ["site"]
 html_css_files = ["site.css"]
 
@@ -327,7 +327,7 @@ GENERATED = {
 
 
 def fill(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Replace the markers of a page by generated texts; run the code blocks of a guide."""
+    """Replace the markers of a page by generated texts. In a guide, also run the code blocks."""
     for name, generate in GENERATED.items():
         marker = f"<!-- generated: {name} -->"
         if marker in source[0] and not docname[:1].isdigit():

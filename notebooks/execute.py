@@ -65,7 +65,7 @@ def stored(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
             shown = [o for o in cell.outputs if LIVE not in o.get("data", {})]
             cell.outputs = whole_streams(shown)
         for output in cell.get("outputs", []):
-            if "transient" in output:  # the id under which the cell updated a still picture
+            if "transient" in output:  # the id of the display that shows the still picture
                 del output["transient"]
             if "text" in output:
                 output.text = without_addresses(output.text)
@@ -78,7 +78,7 @@ def stored(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def whole_streams(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Join a cell's printed text, because the number of its pieces depends on the load."""
+    """Join the pieces of a cell's printed text: their number differs from run to run."""
     joined: list[nbformat.NotebookNode] = []
     for output in outputs:
         is_stream = output.output_type == "stream"

@@ -24,8 +24,8 @@ const judge = (box, key) => {
   unfold(box);
 };
 
-// Return the notebook cells with the answers to a question: they are below the question and above
-// the next question. Their source and output stay folded until the reader tries the question.
+// Return the notebook cells with answers that are between this question and the next question. The
+// source and output of these cells stay folded until the reader tries the question.
 // <details> folds the output. JupyterLab and the site fold the source. In an exported page, `fold`
 // hides the source.
 const answersOf = (box) => {
@@ -46,7 +46,7 @@ const unfold = (box) => {
     for (const part of cell.querySelectorAll("details.tma-answer,:scope > details")) part.open = true;
     const input = cell.querySelector(".jp-Cell-inputWrapper");
     if (input) input.style.display = "";
-    // JupyterLab replaces folded source by a placeholder. A click on it unfolds the source.
+    // JupyterLab replaces folded source by a placeholder. A click on the placeholder unfolds it.
     input?.querySelector(".jp-InputPlaceholder")?.click();
   }
 };

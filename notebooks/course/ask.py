@@ -1,4 +1,4 @@
-"""Questions about a picture. The reader clicks a cell, and learns whether it is correct."""
+"""Questions about a picture. The reader clicks a cell, and reads whether this cell is correct."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHOICE_HEIGHT, LEAST_CHOICE = 26, 44  # px
 #: Characters that may follow the letters of a key: the key ``c3.8`` ends with ``3.8``.
 DIGITS = "-.0123456789"
 OTHERWISE = "Not this one. Try another, or open the answer."
-#: Shown below a question until a script removes this text.
+#: Text below a question. If scripts run, a script removes this text.
 UNJUDGED = (
     "Clicks are not judged here: scripts run only in a trusted notebook. In JupyterLab, run all "
     "cells first (Run > Run All Cells). The answer can be opened."
@@ -30,7 +30,7 @@ QUESTION = "font-weight:bold;margin-top:10px;max-width:62em"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Cells(Figure):
-    """Rows of words, drawn as cells. All words differ, and each word is the key of its cell.
+    """Rows of words, drawn as cells. All words differ. The key of a cell is its word.
 
     >>> print(Cells("two threads", (("T0 d0", "T0 d1"), ("T1 d0", "T1 d1"))))
     two threads
@@ -97,8 +97,8 @@ class Question(Figure):
         return tuple(replace(s, items=tuple(a)) for s, a in zip(scenes, asked, strict=True))
 
     def _asked(self, cell: Cell) -> Cell:
-        # Hovering over a cell shows its title, its links and the keys of states ("is-..."). These
-        # could contain the answer.
+        # If the reader hovers over a cell, its title, links or key of a state ("is-...") could show
+        # the answer.
         key = "" if cell.key.startswith("is-") else cell.key
         cell = replace(cell, title="", to=(), key=key)
         is_hidden = self.is_blank and _kind(cell.key) in map(_kind, self.answers)
@@ -110,7 +110,7 @@ class Question(Figure):
         If scripts run, a script judges each click. Without scripts, the reader can only unfold
         the answer.
         """
-        # ask.js reads these facts from `data-ask`.
+        # ask.js reads the following facts from the attribute `data-ask`.
         facts = {"right": self.answers, "because": self.because, "hints": dict(self.hints)}
         asked = html.escape(json.dumps({**facts, "otherwise": OTHERWISE}), quote=True)
         because = html.escape(self.because)
@@ -158,8 +158,8 @@ def ask(
     hints : dict, optional
         Key of a wrong cell -> the text to show after a click on this cell.
     blank : bool
-        Draw all cells of the same kind as the answers (all chunks, or all banks) without words
-        and tint.
+        Draw all cells of the same kind as the correct cells (all chunks, or all banks) without
+        words and tint.
 
     Returns
     -------

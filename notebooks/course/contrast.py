@@ -26,8 +26,8 @@ LEGEND = [
     (Cell(0, 0, "taken", "t"), "thread t reads it"),
     (Cell(0, 0, "filled", "t", hatched=True), "out of bounds: thread t writes zeros"),
 ]
-#: One entry for each line of code: the line's key, then the keys of related cells -> what the line
-#: does. `BY_TMA` has the same form.
+#: One entry for each line of code of the load by threads: "the line's key, then the keys of related
+#: cells" -> what the line does. `BY_TMA` has such entries for the load by TMA.
 BY_THREADS = {
     "loop": "",
     "divide box_sizes": (
@@ -191,7 +191,7 @@ def _listing(
 
 
 def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) -> Contrast:
-    """Show one load by 128 threads and by TMA. Lines of code that do the same work are linked.
+    """Show one load in two versions, by 128 threads and by TMA, with linked lines of code.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
         )
     # Box sizes and shapes are row-major, but the coordinates of a request are innermost first.
     (rows, columns), (height, width), (column, row) = tm.box_sizes, tm.shape, start
-    # Choose 4 or 8 bytes if all threads copy the tile in one round with such pieces, else 16 bytes.
+    # The smallest size (4 or 8 bytes) with which no thread copies two pieces, else 16 bytes.
     piece = next((b for b in (4, 8) if tm.tx_bytes // b <= THREADS), CHUNK_BYTES)
     each = piece // element_bytes
     across = columns // each

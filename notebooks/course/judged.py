@@ -13,7 +13,7 @@ from tma_dlpack.copies import verbs
 
 
 def without_traceback(judge: Callable[..., str]) -> Callable[..., str]:
-    """Return a function that runs `judge`, and reports an exception of the answer in one line.
+    """Return a function that calls `judge`, and returns one line if the answer raises an exception.
 
     >>> @without_traceback
     ... def judged(function):
@@ -49,7 +49,7 @@ def counted_copies() -> Iterator[Counter[str]]:
 
         return made
 
-    # Every load and store of a tile calls one of these two functions of `verbs`.
+    # Every load of a tile calls `verbs.load_request`, and every store calls `verbs.store_request`.
     loads = counting("load", verbs.load_request)
     stores = counting("store", verbs.store_request)
     with mock.patch.multiple(verbs, load_request=loads, store_request=stores):

@@ -20,7 +20,8 @@ import tma_dlpack as tma
 #: Number of schedules in which each launch runs. Copies finish as late as possible in the first
 #: schedule, as early as possible in the second, and at random times in the third and fourth.
 SCHEDULES = 4
-#: A run is stopped after this number of simulated steps. The longest solution takes a few thousand.
+#: A run is stopped after this number of simulated steps. The longest solution needs a few thousand
+#: steps.
 MAX_STEPS = 400_000
 THREADS = 128
 #: Rules whose warning means that the result of a kernel is correct only by luck.
@@ -96,7 +97,7 @@ def integers(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def empty(*shape: int) -> np.ndarray:
-    """Return an output array full of NaN, so that `judge` finds elements that nobody wrote."""
+    """Return an output array full of NaN, so that `judge` finds unwritten elements."""
     return np.full(shape, np.nan, np.float32)
 
 
@@ -154,7 +155,7 @@ def transpose(rng: np.random.Generator) -> list[Launch]:
 
 def ring(rng: np.random.Generator) -> list[Launch]:
     launches = []
-    # The ring has three stages. The first launch has more tiles than stages; two have fewer.
+    # The ring has three stages. One launch has more tiles than stages, and two have fewer.
     for tiles in (10, 2, 1):
         x, out = integers(rng, 16 * tiles, 32), empty(16, 32)
         weights = np.arange(1, tiles + 1, dtype=np.float32)[:, None, None]
@@ -249,7 +250,7 @@ PUZZLES = {
 
 #: The line that includes the header, such as ``#include <tma_dlpack.h>``.
 _HEADER = re.compile(r"#\s*include\s*[<\"]tma_dlpack\.h[>\"].*")
-#: Defines the driver's name of a map, CUtensorMap, because NVRTC does not know this name.
+#: Code that defines CUtensorMap, the driver's type of a map, because NVRTC does not know this type.
 _ALIAS = """\
 #if defined(__CUDACC_RTC__) && !defined(__cuda_cuda_h__)
 using CUtensorMap = tma_dlpack::Map;
@@ -257,11 +258,11 @@ using CUtensorMap = tma_dlpack::Map;
 
 
 def compiled_source(kernel: str) -> str:
-    """Return a kernel in which NVRTC knows the name CUtensorMap, with unchanged line numbers."""
+    """Return the kernel's source with a definition of CUtensorMap and unchanged line numbers."""
     found = _HEADER.search(kernel)
     if found is None or "CUtensorMap" not in kernel:
         return kernel
-    # After `#line`, the lines have the same numbers as in the notebook's cell.
+    # Because of `#line`, an error of the compiler has the line number of the notebook's cell.
     line = kernel.count("\n", 0, found.end()) + 2
     return f"{kernel[: found.end()]}\n{_ALIAS}\n#line {line}{kernel[found.end() :]}"
 

@@ -14,7 +14,7 @@ from tma_dlpack.tables.errors import TmaUnsupportedError, bad_value
 
 ROWS = 4
 CHUNKS = 9  # 16-byte chunks that are drawn for each row
-UNIT = 3.4, 34  # width of a byte and height of a row, px
+UNIT = 3.4, 34  # px: width of a byte, and height of a row
 BAR_ROWS = 0.6
 
 
@@ -51,7 +51,7 @@ class SixteenBytes(Figure):
     Attributes
     ----------
     starts : tuple of int
-        Start of each row, in bytes. The last 16-byte boundary at or before the tensor counts as 0.
+        Start of each row, in bytes from the last 16-byte boundary at or before the tensor.
     box_bytes : int
         Size of a row of the box, in bytes.
     measures : tuple of Measure

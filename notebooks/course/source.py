@@ -67,7 +67,7 @@ def difference(before: str, after: str) -> str:
     + d;
     """
     old, new = before.splitlines(), after.splitlines()
-    # Without indentation, a line that moves into a loop is equal to the old line.
+    # Compare lines without indentation, so that a line that moves into a loop counts as unchanged.
     texts = [line.strip() for line in old], [line.strip() for line in new]
     lines: list[str] = []
     for tag, a, b, c, d in difflib.SequenceMatcher(None, *texts, autojunk=False).get_opcodes():

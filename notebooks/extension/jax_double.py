@@ -1,4 +1,4 @@
-"""The kernel as a function for jax.jit. This module builds and registers jax_handler.cpp."""
+"""The kernel for jax.jit. This module builds jax_handler.cpp and registers its handler."""
 
 import ctypes
 import subprocess
