@@ -27,7 +27,7 @@ constexpr int ROWS = TILE_M / 2;  // rows of a tile that one warpgroup multiplie
 
 // The tile of C (128 x 256) that this block computes. The two blocks of a cluster compute tiles that are one above
 // the other and need the same tile of B. If a group has an odd number of rows of tiles, the blocks compute tiles
-// of its last row that are side by side (`beside`) and need the same tile of A.
+// of its last row that are side by side and need the same tile of A.
 struct Tile
 {
   int group, end;   // `end` is the first row after the group

@@ -203,7 +203,7 @@ __device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxe
   for (int box = 0; box < TILE_N / 64; ++box)
   {
     unsigned char* const room = boxes + box % Choose::c_boxes * C_BOX_BYTES;
-    if (thread == 0) store_wait_read<Choose::c_boxes - 1>();  // the last store has read `room`
+    if (thread == 0) store_wait_read<Choose::c_boxes - 1>();  // the last store from `room` has read it
     sync_threads(1 + warpgroup, 128);
 #pragma unroll
     for (int column = 0; column < 64; column += 16)

@@ -138,7 +138,7 @@ class Contrast(Figure):
     piece_bytes: int
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Return two panels: code by threads beside the tile, and code by TMA beside the map."""
+        """Return two panels: the code by threads and the tile, and the code by TMA and the map."""
         code, width = _listing(self.by_threads)
         # Pieces are in row-major order, and a row of the box has `across` pieces.
         across = sum(piece.row == 0 for piece in self.pieces)
@@ -208,7 +208,7 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
     Raises
     ------
     TmaPreconditionError
-        If the coordinates are wrong. The rules are those of `tma_dlpack.draw.shared`.
+        If `tma_dlpack.draw.shared` would refuse the coordinates too.
     TmaUnsupportedError
         If the map is not tiled or not of rank 2, if the box is larger, if an element stride is not
         1, if a coordinate is negative, or if the swizzle is bytes128_atom_32B_flip_8B. The code for

@@ -1,5 +1,5 @@
 // stable_operator.cpp: torch.ops.tma_example_wheel.doubled(x), which launches double_tiles.cu. It uses torch's stable
-// ABI, so one library works with torch 2.10 and later. CMakeLists.txt builds the two files into the wheel.
+// ABI, so one library works with torch 2.10 and later. CMakeLists.txt builds the library for the wheel.
 
 #include <cuda_runtime.h>
 #include <tma_dlpack_make.hpp>
