@@ -33,7 +33,7 @@ const K = {
 };
 
 return {
-  ABI: 0x0ab28b71,
+  ABI: 0x13140ba6,
   K,
   // The predicates of matrix descriptors, and the functions of the two byte offsets.
   OPERAND_HOLDS: {

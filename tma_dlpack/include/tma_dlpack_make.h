@@ -292,9 +292,9 @@ static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options,
 /* ---- describe: everything ------------------------------------------------------------------------ */
 
 /* Return the data type of a tensor's map, or -1 if maps have no such type. The result is the type
- * of the tensor's elements, or `asked_type` if elements of this type have the same size. Integers
- * of 8 bits may also contain a packed type, and elements of 4 bits may contain a packed type of 4
- * bits. */
+ * of the tensor's elements, or `asked_type` if elements of this type have the same size. A packed
+ * `asked_type` is accepted for tensors of 8-bit integers, too, and a 4-bit `asked_type` for tensors
+ * with 4-bit elements. */
 static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) {
   int own = tma_dlpack_own_type(dtype.code, dtype.bits, dtype.lanes);
   if (asked_type == TMA_DLPACK_OWN_TYPE) return own;

@@ -24,7 +24,7 @@
 #endif
 
 /* A checksum of the struct, the rows and the options. */
-#define TMA_DLPACK_TABLES_ABI 0x0ab28b71u
+#define TMA_DLPACK_TABLES_ABI 0x13140ba6u
 
 #define TMA_DLPACK_TILED 0
 #define TMA_DLPACK_IM2COL 1
@@ -73,13 +73,13 @@ typedef struct {
   int64_t data_type; /* CUtensorMapDataType, or -1 where maps have none for the tensor */
   int64_t asked_type; /* the same as data_type= has it, or -1 */
   int64_t element_bits; /* of the data type; 8 for a dtype without one */
-  int64_t is_packed; /* column of the data type */
-  int64_t is_padded; /* column of the data type */
-  int64_t is_float; /* column of the data type */
-  int64_t packed_unit; /* column of the data type */
-  int64_t type_interleaves; /* column of the data type */
-  int64_t type_swizzles; /* column of the data type */
-  int64_t passes_nan; /* whether libcu++ leaves the fill to the driver: of float8 and float4 */
+  int64_t is_packed; /* column of DATA_TYPES, of the type's row */
+  int64_t is_padded; /* column of DATA_TYPES, of the type's row */
+  int64_t is_float; /* column of DATA_TYPES, of the type's row */
+  int64_t packed_unit; /* column of DATA_TYPES, of the type's row */
+  int64_t type_interleaves; /* column of DATA_TYPES, of the type's row */
+  int64_t type_swizzles; /* column of DATA_TYPES, of the type's row */
+  int64_t passes_nan; /* whether libcu++ does not check oobfill, as for float8 and float4 */
   int64_t interleave; /* TmaInterleaveLayout */
   int64_t swizzle; /* TmaSwizzle */
   int64_t l2_promotion; /* TmaL2FetchSize */
@@ -114,10 +114,10 @@ typedef struct {
   int64_t is_ragged; /* whether ragged= is given */
   int64_t ragged_dim; /* the dimension that it names; -1 without ragged= */
   int64_t ragged_stride_bits; /* stride of that dimension */
-  int64_t has_tma; /* column of the target */
-  int64_t is_sm_9x; /* column of the target */
-  int64_t has_wide; /* column of the target */
-  int64_t has_model; /* column of the target */
+  int64_t has_tma; /* column of TARGETS, of the target's row */
+  int64_t is_sm_9x; /* column of TARGETS, of the target's row */
+  int64_t has_wide; /* column of TARGETS, of the target's row */
+  int64_t has_model; /* column of TARGETS, of the target's row */
   int64_t max_smem_bytes; /* shared memory of a block, after opt-in */
 } TmaDlpackDescribed;
 

@@ -201,7 +201,7 @@ def _variables(ptx: str) -> list[Variable]:
 
 
 def _initial(text: str | None, kind: str, element: int) -> tuple[bytes, tuple[Any, ...]]:
-    """Return (bytes, pointers) of an initialiser, in the form of `Variable.pointers`."""
+    """Return the bytes of an initialiser, and its pointers in the form of `Variable.pointers`."""
     if text is None:
         return b"", ()
     data, pointers = bytearray(), []

@@ -194,8 +194,8 @@ static MapStorage *map_of_call(State *state, PyObject *tensor, const Options *op
   return NULL;
 }
 
-/* Make the map of a tensor. Return NULL if rules refuse the call (call->failed != 0), to fall back
- * to Python, or with an exception. */
+/* Make the map of a tensor. Return NULL in three cases: rules refuse the call (call->failed != 0),
+ * Python must handle the call, or an exception is set. */
 static MapStorage *map_of_tensor(State *state, PyObject *tensor, const Options *options, Judged *call) {
   if (!judge_tensor(state, tensor, options, call)) return NULL;
   MapStorage *map = map_of_call(state, tensor, options, call);

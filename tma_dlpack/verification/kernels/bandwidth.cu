@@ -73,7 +73,7 @@ __device__ inline void store_tile(const Map& map, const void* smem, Coords at)
   if constexpr (RANK == 5) store(map, smem, c[0], c[1], c[2], c[3], c[4]);
 }
 
-// Wait until at most `stores_in_flight` stores of this thread have not read their tile yet. The
+// Wait until at most `stores_in_flight` stores of this thread still have to read their tiles. The
 // operand of cp.async.bulk.wait_group must be a constant (PTX ISA), so each count has a case.
 __device__ inline void wait_for_reads(unsigned stores_in_flight)
 {
