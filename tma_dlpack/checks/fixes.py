@@ -204,7 +204,7 @@ def _first(request: Request, fault: Fault, tries: Candidates, known: Set[Key]) -
 
     The best candidate breaks no new rule and leaves no fault at the entry of `fault` (with another
     tensor: no fault about the tensor). The second best candidate breaks no new rule. If there is
-    neither, the result is that of the first candidate that fixes the fault.
+    neither, the first candidate that fixes the fault is the best.
     """
     enough = some = None
     for candidate in tries:

@@ -49,7 +49,7 @@ _VALUES = {
     str,
     int,
     bool,
-}  # reading them does not consume them, as it does a generator
+}  # immutable, so not copied
 _UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)
 
 #: The rules of `_UNSUPPORTED` as a mask of rows.

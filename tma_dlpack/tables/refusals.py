@@ -1,8 +1,8 @@
-"""Reasons to refuse arguments, bytes of maps, files and copies: a row each.
+"""The rules of arguments, of a map's bytes, of files and of copies, one row each.
 
-An operand's are in `consumer.refusals`, a tensor's in `dlpack.layout`, the preconditions of a map
-in `checks`. `Rule.error` raises a row. If the limit depends on the call, `asks` is the general
-limit for the list of rules.
+The rules of operands are in `consumer.refusals`, the rules of tensors in `dlpack.layout`, and the
+rules of maps in `checks`. `Rule.error` returns the error of a row. The list of rules shows `asks`,
+the limit in general terms, if the limit of a row depends on the call.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import NoReturn
 from tma_dlpack.tables.rule import ARGUMENT, Rule, rules_of
 from tma_dlpack.tables.targets import PROVENANCE
 
-#: Limits of files from other sources; larger files are not read.
+#: The largest files of other programs that this package reads.
 MAX_PTX_BYTES = 96 << 20
 MAX_LOG_BYTES = 1 << 27
-MAX_PIPED_DUMP_BYTES = 1 << 29  # of a core dump from a pipe or compressed; a file has no limit
-MAX_TRACE_CHARACTERS = 1 << 27  # of JSON; 10,000 different maps have about 1 << 24
-MAX_VERIFY_BYTES = 1 << 27  # of JSON; `verify` of 10,000 cases each writes about 80 MB
+MAX_PIPED_DUMP_BYTES = 1 << 29  # of a piped or compressed core dump; a plain file has no limit
+MAX_TRACE_CHARACTERS = 1 << 27  # of JSON; 10,000 different maps take about 1 << 24 characters
+MAX_VERIFY_BYTES = 1 << 27  # of JSON; a run of 10,000 cases writes about 80 MB
 VERIFY_FORMAT = "tma_dlpack verify, 1"
 
 _PTX = "PTX ISA, cp.async.bulk.tensor"
@@ -83,11 +83,11 @@ FILE_VERIFY | path
 """,
 )
 
-#: The rows by id.
+#: Rule id -> rule, for calls and files.
 REFUSALS: dict[str, Rule] = {row.id: row for row in (*CALL_RULES, *FILE_RULES)}
 
-#: Reasons to refuse a copy, for all backends. `unsupported` is "hardware" if the hardware itself
-#: fails on such a copy, else empty.
+#: The rules of copies, for all backends. `unsupported` is "hardware" if the hardware fails on a
+#: copy that breaks the rule, else it is empty.
 _COPY_ROWS = rules_of(
     "copy",
     f"""
@@ -186,7 +186,7 @@ COPY_READ_ONLY | | stores and reductions need writeable memory
     | DLPACK_FLAG_BITMASK_READ_ONLY (dlpack.h 1.3); numpy.ndarray.flags; JAX: arrays are immutable
 """,
 )
-#: The rows of copies by id.
+#: Rule id -> rule, for copies.
 COPY_REFUSALS = {row.id: replace(row, unsupported=bool(row.unsupported)) for row in _COPY_ROWS}
 
 
@@ -198,8 +198,9 @@ def refuse(
     *,
     fix: str | None = None,
 ) -> NoReturn:
-    """Raise the error of a rule of copies; `found` is the first half of the message.
+    """Raise the error of the rule of copies whose id is `rule`.
 
-    `fix` replaces the fix of the row, if the caller knows the value that the user should pass.
+    `found` is the first half of the message. `fix` replaces the fix of the row, if the caller knows
+    the value that the user should pass.
     """
     COPY_REFUSALS[rule].refuse(argument, found, cause, fix)
