@@ -2,8 +2,8 @@
 
 A rule belongs to one or more sets of rules:
 
-``"libcu++"``     what `cuda::make_tma_descriptor` requires (NVIDIA/cccl at `CCCL_COMMIT`); the
-                  last rules are requirements of the driver alone, which libcu++ calls
+``"libcu++"``     what `cuda::make_tma_descriptor` requires (NVIDIA/cccl at `CCCL_COMMIT`), followed
+                  by what the driver requires in addition, because libcu++ calls the driver
 ``"driver"``      what the driver requires, for `make_tma_descriptor(rules="driver")`
 ``"documented"``  what the CUDA driver API documentation requires
 ``"measured"``    what the driver refuses for sm_90, for `driver_encode_*`
@@ -41,8 +41,8 @@ A new rule takes three steps:
 3. Add tests. tests/checks/test_rules.py needs two calls: the rule accepts one call and refuses the
    other. tests/checks/test_every_fix.py needs a refused call on a tensor; the test applies the fix.
 
-Both judges, the reports, `fixed()` and `tma.rules()` then have the rule. `allow=` accepts its id if
-only libcu++ has the rule.
+Both judges, the reports, `fixed()` and `tma.rules()` then have the rule. If the driver does not
+have the rule, `allow=` accepts its id.
 
 A new advice takes a row in `advice.py`, and two calls in tests/checks/test_advice.py.
 """
@@ -54,7 +54,7 @@ from tma_dlpack.checks.tensor import DATA_TYPE_RULES, TENSOR_RULES
 from tma_dlpack.checks.tile import ELEM_STRIDE_RULES, RECIPE_RULES, TILE_RULES
 from tma_dlpack.tables.rule import DRIVER_STEPS, Rule
 
-#: Every rule, in the order in which libcu++ checks them.
+#: All rules, in the order in which libcu++ checks them.
 RULES: tuple[Rule, ...] = tuple(
     sorted(
         (

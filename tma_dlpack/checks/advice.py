@@ -42,7 +42,10 @@ def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:
 
 
 def _inner_bytes(r: Request) -> int:
-    """Return the bytes of a row of the box in shared memory, with the gaps of padded types."""
+    """Return how many bytes a row of the box takes in shared memory.
+
+    For padded types, this includes the gaps between the values.
+    """
     if r.data_type in PADDED_TYPES:
         return int(r.facts.inner_box) * r.type_row.smem_chunk_bytes // PACKED_GROUP
     return int(r.inner_box_bytes)
@@ -92,13 +95,13 @@ def _dense(r: Request) -> bool:
 
 
 def spanned_bytes(arguments: EncodeArguments) -> int:
-    """Return the bytes from the start of a map's first element to the end of its last element."""
+    """Return how many bytes a map spans, from the start of its first element to its end."""
     outer = zip(arguments.global_dim[1:], arguments.global_strides, strict=True)
     return arguments.row_bytes + sum((int(n) - 1) * int(s) for n, s in outer)
 
 
 def _beyond_bytes(r: Request) -> tuple[int, int]:
-    """Return the bytes of the map before the tensor's own memory, and the bytes after it."""
+    """Return how many bytes of the map are before the tensor's own memory, and how many after."""
     if r.view is None or r.view.own is None:
         return 0, 0
     end = r.view.offset_bytes + r.view.extent_bytes
@@ -118,8 +121,9 @@ def _beyond_found(r: Request) -> str:
 def _meant_strides(r: Request) -> tuple[int, ...] | None:
     """Return the strides that the user may have meant, in elements, or None.
 
-    The user may have passed bytes if `strides=`, which counts elements, leads out of the tensor's
-    memory, and if the same numbers in bytes are the tensor's own strides or row-major strides.
+    The function assumes that the user passed bytes under two conditions. As elements, the values of
+    `strides=` lead out of the tensor's memory. As bytes, the values are the tensor's own strides or
+    row-major strides.
     """
     if r.view is None or r.view.own is None or not any(_beyond_bytes(r)):
         return None

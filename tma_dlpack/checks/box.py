@@ -40,7 +40,7 @@ def _box_found(r: Request, i: int) -> str:
 
 
 def be_in_shape(r: Request, i: int) -> str:
-    """Return the limit of entry i of the box, as words after "it must"."""
+    """Return words after "it must": entry i of the box is at most the extent of the tensor."""
     return f"be at most {words.extent(r, i)} = {r.arguments.global_dim[i]}"
 
 
@@ -141,7 +141,7 @@ BOX_RULES: tuple[Rule, ...] = (
         step=80,
         why="the tile has an extent along each dimension",
         asks="have one entry per dimension of the tensor",
-        # `driver_encode_*` calls read the first `rank` entries of an array, so they need no rule.
+        # `driver_encode_*` calls read only the first `rank` entries, so the rule does not apply.
         sets=frozenset({"libcu++", "driver"}),
         prerequisites=("RANK",),
         holds="box_count == rank",

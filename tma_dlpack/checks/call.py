@@ -176,7 +176,7 @@ def _refuse_ambiguous(read: Reader, view: TensorView, shape: tuple[int, ...]) ->
 
 
 def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) -> Request:
-    """Parse a `driver_encode_*` call, which has the driver's names and the innermost entry first.
+    """Parse a `driver_encode_*` call. Its arguments have the driver's names and order.
 
     Like the driver, this function ignores the entries of an array after the first `rank` entries.
     """
@@ -340,7 +340,10 @@ class Reader:
     def member(
         self, argument: str, enum: type[AnyEnum], default: AnyEnum | None = None
     ) -> AnyEnum | None:
-        """Return the member that an argument names or numbers; return `default` if unreadable."""
+        """Read an argument that is a member of `enum`, the name of a member or its value.
+
+        Return `default` if the argument is none of them.
+        """
         value = self.given[argument]
         member = parse(enum, value)
         if member is None:
@@ -351,7 +354,7 @@ class Reader:
         return member
 
     def enums(self, names: Iterable[str]) -> dict[str, Any]:
-        """Return the enums that every kind of map has; an unreadable enum is its member 0."""
+        """Read the enums that every kind of map has; use the member 0 if unreadable."""
         rows = zip(OPTION_NAMES.values(), names, _DEFAULTS, strict=True)
         return {field: self.member(name, type(usual), usual) for field, name, usual in rows}
 

@@ -127,7 +127,7 @@ def box_entries(
 
     The values are the limits, and the multiples of 16 bytes just below and above the old value.
     """
-    # Entry 0 is a multiple of `unit`: of 16 bytes, or of a span if the dimension is split.
+    # Entry 0 must be a multiple of `unit` elements: 16 bytes, or one span if it is split.
     c, most, unit = r.facts, MAX_BOX, 1
     old = c.box_dim[i] if r.kind == "tiled" else c.channels
     if i == 0:
@@ -140,7 +140,7 @@ def box_entries(
         limits.append(r.span_elements)
     ends = [limit // unit * unit for limit in limits]
     around = [] if abs(old) > most else [old // unit * unit, -(-old // unit) * unit]
-    # Try 1 too if the target's rules were not measured: its driver may accept a single element.
+    # A driver whose rules were not measured may accept a single element, so also try 1 then.
     in_units = r.target.has_model or (r.kind == "tiled" and not c.interleave)
     for n in _nearest_first(old, (*ends, *around, unit if in_units else 1)):
         if 1 <= n <= most:
@@ -164,17 +164,18 @@ def with_entry(values: tuple[int, ...], i: int, value: int) -> tuple[int, ...]:
 def shrunk_boxes(r: Request) -> Iterator[Candidate]:
     """Yield boxes of fewer bytes.
 
-    The function shrinks one entry: the largest outer entry first, the innermost entry last. An
-    entry that cannot shrink enough becomes 1 while the next entry shrinks. libcu++ limits the bytes
-    of the box. The driver first divides each entry by its element stride and rounds down.
+    The entries shrink in this order: the outer entries from the largest to the smallest, then the
+    innermost entry. In each box, one entry shrinks, and the entries before it in this order are 1.
+    libcu++ limits the bytes of the box. The driver first divides each entry by its element stride
+    and rounds down.
     """
     box, bits = list(r.arguments.box_dim), r.facts.element_bits
-    # An element stride n divides the entry by n. The innermost one may be ignored.
+    # An element stride n divides the entry by n. The innermost element stride may be ignored.
     steps = [*r.arguments.element_strides, *[1] * len(box)][: len(box)]
     if r.facts.ignores_inner_step:
         steps[:1] = [1]
     for i in (*sorted(range(1, len(box)), key=lambda d: -box[d]), 0):
-        # Find the largest values of entry i for the two limits: shared memory and the driver's own.
+        # Find the largest entry i for each limit: shared memory, and the driver's MAX_BOX_BYTES.
         unit, fitting = r.inner_unit if i == 0 else 1, set()
         for limit_bytes, by in ((r.target.max_smem_bytes, [1] * len(box)), (MAX_BOX_BYTES, steps)):
             pairs = enumerate(zip(box, by, strict=False))
@@ -201,7 +202,7 @@ def _shrink(r: Request, sizes: tuple[int, ...]) -> str:
 
 
 def per_dimension(r: Request, name: str) -> Iterator[Candidate]:
-    """Yield an argument with one entry per dimension.
+    """Yield a candidate whose argument `name` has one entry per dimension.
 
     A short argument gets outer entries of 1. A long argument loses its outer entries. The candidate
     is a guess if a lost entry is not 1.
@@ -264,10 +265,10 @@ def with_options(change: Change) -> str:
 
 
 def box_in(r: Request, bits: int, or_bits: int) -> Change:
-    """Return a box of the same bytes whose innermost entry counts elements of `bits` bits.
+    """Return the box with the innermost entry converted to elements of `bits` bits, rounded up.
 
-    The entry is rounded up. It counts values of the map's type now. If maps have no type for the
-    tensor, it counts elements of `or_bits` bits now.
+    Before the conversion, the entry counts values of the map's type. If maps have no type for the
+    tensor, it counts elements of `or_bits` bits.
     """
     old = r.facts.element_bits if r.type_is_known else or_bits
     if old == bits or (r.kind == "tiled" and not r.facts.box_count):
@@ -367,7 +368,7 @@ def _seen(
 
 
 def _along(values: Sequence[int], kept: Sequence[int | None], missing: int = 1) -> tuple[int, ...]:
-    """Return the entries of the `kept` dimensions in order; `missing` replaces each None."""
+    """Return `values` at the indices in `kept`; for an index None, return `missing`."""
     return tuple([missing if d is None else values[d] for d in kept])
 
 
@@ -510,7 +511,7 @@ def outer_ones(r: Request, rank: int, text: str) -> Iterator[Candidate]:
 
 @of_own_tensor
 def stepped(r: Request, i: int) -> Iterator[Candidate]:
-    """Yield a view of every n-th element along dimension i, which replaces its element stride."""
+    """Yield a view of every n-th element along dimension i, where n is its element stride."""
     step = r.arguments.element_strides[i]
     if r.kind != "tiled" or i == 0 or step < 1 or r.facts.box_count != r.rank:
         return
@@ -592,7 +593,7 @@ def viewed(r: Request, bits: int, text: str) -> Iterator[Candidate]:
 def _copied(
     r: Request, shape: Sequence[int], rows: Sequence[int] = (), address: int = 0
 ) -> OtherTensor:
-    """Return a copy of the tensor as a description.
+    """Return the description of a copy of the tensor.
 
     Its address has the framework's alignment unless `address` is passed. Its strides are
     row-major for the shape `rows`, or for `shape` if `rows` is omitted.

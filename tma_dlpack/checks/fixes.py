@@ -104,9 +104,9 @@ def _reported(
 ) -> list[Fault]:
     """Return the faults to report, sorted.
 
-    `failed` has the (row, entry) of every false predicate, and `mask` has the same rows. A failure
-    is dropped if a prerequisite of its rule failed, or if its rule reads an argument of `request`
-    that could not be read. `facts` is the struct of the request.
+    `failed` has the (row, entry) of every false predicate, and `mask` has one bit for each of these
+    rows. A failure is dropped if a prerequisite of its rule failed, or if its rule reads an
+    argument of `request` that could not be read. `facts` is the struct of the request.
     """
     found = []
     for row, entry in failed:
@@ -178,12 +178,12 @@ def answers(request: Request, fault: Fault, known: Set[Key]) -> list[Answer]:
     """Return the fixes of a fault that leave no faults except `known` ones.
 
     The first fix is the best fix. Another fix is dropped if it leaves a rule broken that the first
-    fix does not. If every fix leaves new faults, the first fix gets further steps that fix these.
+    fix repairs. If every fix leaves new faults, the first fix gets further steps that fix these.
     """
     steps = list(_steps(request, fault, known))
     found = [answer for answer in steps if answer.is_enough]
     if found:
-        # Drop a fix that leaves a rule broken which the best fix, `found[0]`, does not.
+        # Keep a fix only if `found[0]` also leaves every rule broken that this fix leaves broken.
         least = {f.rule.id for f in found[0].left}
         return [a for a in found if not a.left or {f.rule.id for f in a.left} <= least]
     return [_continued(answer, set(known) - {fault.key}) for answer in steps[:1]]
@@ -245,7 +245,7 @@ def is_same_entry(one: Fault, other: Fault) -> bool:
 
 
 def _continued(answer: Answer, known: Set[Key]) -> Answer:
-    """Return a fix extended with steps that repair the rules which the fix newly breaks.
+    """Return a fix with further steps, which repair the rules that the fix newly breaks.
 
     If `MAX_STEPS` steps are not enough, return the fix alone. Its text then names these rules.
     """
@@ -256,7 +256,7 @@ def _continued(answer: Answer, known: Set[Key]) -> Answer:
             wording = partial(_in_one_sentence, taken)
             candidate = Candidate(wording, change, view, first.candidate.is_guess)
             return answer._replace(candidate=candidate, start=first.start, is_alone=False)
-        # Fix the first newly broken rule. Guesses do not count. Prefer a fix that breaks no rule.
+        # Repair the first newly broken rule, without guesses. Prefer a repair that breaks no rule.
         new = next(f for f in answer.left if f.key not in known)
         steps = [a for a in _steps(answer.request, new, known) if not a.candidate.is_guess]
         steps.sort(key=lambda a: not a.is_enough)
@@ -320,7 +320,7 @@ def changes_of(
 
 
 def _accepted_change(request: Request) -> Change | None:
-    """Return a change that the call's rules accept, or else a change to the driver's rules."""
+    """Return a change that the call's rules accept, or else one with ``rules="driver"``."""
     change, stuck = _search(request)
     if change is None and _may_be_lifted(request, stuck):
         by_driver, _ = _search(request.changed(DRIVERS_RULES))
@@ -381,7 +381,10 @@ def _may_be_lifted(request: Request, stuck: list[Fault]) -> bool:
 
 
 def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fault]]:
-    """Return a change that is accepted and [], or None and the faults that have no fix.
+    """Return the pair (accepted change, []).
+
+    If the search fails, return None and the remaining faults. The list is empty if an earlier step
+    has broken other rules.
 
     The search does not change the argument `without`. It makes the tile smaller only if a fix of
     the first request does, or if a fault of the first request is about the tile.
@@ -406,7 +409,7 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
             may_shrink = _may_shrink(start, is_clear)
             answer = next((a for a in steps if may_shrink or not _shrinks(a)), None)
             is_in_order &= answer is None
-        # An earlier split_inner=True excludes other fixes, so search again without it.
+        # An earlier step passed split_inner=True, which excludes other fixes. Search without it.
         if answer is None and "split_inner" in change:
             return _search(start, without="split_inner")
         if answer is None:
@@ -421,9 +424,9 @@ def _kept_or_smaller(
 ) -> tuple[Answer | None, list[Fault]]:
     """Return the first answer that keeps the tile, or else the first answer.
 
-    Also return the faults without an answer. A fault counts as neither answered nor unsolved if its
-    fix by arguments takes several steps or breaks rules, while another tensor fixes it in one step.
-    The text of the violation then proposes the other tensor.
+    Also return the faults without an answer. A fault is in neither result if another tensor fixes
+    it in one step, and its fixes by arguments take several steps or break rules. The text of the
+    violation then proposes the other tensor.
     """
     known, smaller, unsolved = {f.key for f in faults}, None, []
     alone = request.with_fields(keeps_tensor=True)

@@ -86,7 +86,7 @@ class Report(Drawn):
     >>> report = tma.check_tma_descriptor(x, box_sizes=(16, 3))
     >>> report.ok, [v.rule for v in report.violations]
     (False, ['BOX_INNER_16B'])
-    >>> fixed = report.fixed()  # None where the tensor itself must change
+    >>> fixed = report.fixed()  # None if the tensor itself must change
     >>> fixed["box_sizes"]
     (16, 4)
     """
@@ -151,11 +151,11 @@ class Report(Drawn):
     def fixed(self) -> dict[str, Any] | None:
         """Return the keyword arguments after the tensor, corrected so that the call is accepted.
 
-        Only arguments that cause a violation change, and they change as little as the rules allow.
-        No argument gets another meaning, so the result is None if a word may mean two values. Some
-        calls cannot satisfy libcu++'s rules but can satisfy the driver's rules. An example is a box
-        larger than the tensor if no smaller box is valid. For such a call, the result has `allow=`
-        with the rules to switch off, or ``rules="driver"``.
+        Only arguments that the violations concern change, as little as the rules allow. No argument
+        gets another meaning, so the result is None if a word may mean two values. Some calls cannot
+        satisfy libcu++'s rules but can satisfy the driver's rules. An example is a box larger than
+        the tensor if no smaller box is valid. For such a call, the result has `allow=` with the
+        rules to switch off, or ``rules="driver"``.
 
         Returns
         -------
@@ -242,10 +242,10 @@ class Report(Drawn):
 
 
 class CallInC:
-    """A function that reads the arguments of a refused call again, after changes.
+    """A function that reads a refused call again with other arguments.
 
     The C extension has read the call. The function keeps the C call and the type of the tensor, but
-    not the tensor. It parses the changed arguments in C if possible.
+    not the tensor. It parses the arguments in C if possible.
     """
 
     __slots__ = ("call", "names", "producer")
@@ -316,10 +316,10 @@ class AcceptedCall:
 
 @dataclass(frozen=True, slots=True)
 class CallInOtherWords:
-    """A function that reads the arguments of a call in the terms of another function.
+    """A function that reads the arguments of `make_conv_descriptor` as those of an im2col map.
 
-    It removes the arguments in `dropped`, and adds the arguments in `fixed`, which were computed
-    from them. `of_call` reads the result.
+    `dropped` are the arguments of the convolution, such as kernel_size. `fixed` are the arguments
+    that were computed from them, such as the corners. `of_call` reads the arguments of the map.
     """
 
     of_call: RequestOf
@@ -336,9 +336,9 @@ class CallInOtherWords:
 
 
 def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Report:
-    """Return the report on a call, which keeps the arguments for `Report.fixed`.
+    """Return the report on a call.
 
-    `request_of` parses the arguments.
+    `request_of` parses the arguments. The report keeps both for `Report.fixed`.
     """
     given = {
         name: value if type(value) in _VALUES else reusable(value) for name, value in given.items()
@@ -469,7 +469,7 @@ def _broken_by_all(request: Request, found: dict[Fault, list[Answer]]) -> tuple[
             continue
         candidate, base = fixes[0].candidate, request
         if candidate.view is not None and is_other:
-            # An earlier fix has changed the tensor, so search a fix for the changed tensor.
+            # An earlier fix has changed the tensor, so search for a fix of the changed tensor.
             left = faults_of(current)
             fault = next((f for f in left if f.rule is fault.rule), fault)
             again = answers(current, fault, {f.key for f in left}) if fault in left else []
@@ -560,7 +560,7 @@ def _violation(
 
 
 def _text(request: Request, answer: Answer) -> str:
-    """Return the text of an answer. If the tile changes, the text states the new tile."""
+    """Return the text of an answer. If the tile gets smaller, the text states its size."""
     candidate = answer.candidate
     if (
         TILE_ARGUMENTS.isdisjoint(candidate.change)

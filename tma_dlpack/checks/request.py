@@ -128,13 +128,13 @@ class Request:
 
     @lazy
     def _parts(self) -> tuple[Any, ...]:
-        # Without a C call, the constructor has received all these fields.
+        # This is read only if the constructor did not receive a field, which needs a C call.
         assert self.call is not None
         return self.call.parts
 
     @lazy
     def kind(self) -> MapKind:
-        # Without a C call, the constructor has received `kind`.
+        # This is read only if the constructor did not receive `kind`, which needs a C call.
         assert self.call is not None
         return KINDS[self.call.kind]
 
@@ -179,7 +179,7 @@ class Request:
 
     @lazy
     def facts(self) -> Any:
-        """The struct that predicates, and the texts of rules, read."""
+        """The struct of numbers that predicates and the texts of rules read."""
         return self.call if self.call is not None and self.call.is_exact else describe(self)
 
     # -- the driver's arguments --------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Request:
         if (asked := self.asked_type) is not None:
             data_type = asked if asked in overrides_of(view.dtype) else None
         if 1 in view.shape:
-            # A dimension of extent 1 may have any stride. Set it to a value that rules accept.
+            # A dimension of extent 1 may have any stride. Use a stride that the rules accept.
             align_bytes = alignment_bytes_of(INTERLEAVE_MEMBERS[self.options.interleave], data_type)
             strides = canonical_strides(view.shape, view.strides, bits, align_bytes)
             view = dataclasses.replace(view, strides=strides)
@@ -323,7 +323,7 @@ class Request:
 
     @property
     def type_is_known(self) -> bool:
-        """Whether the map's type is known: maps have one for the tensor, and `data_type=` fits."""
+        """Whether maps have a type for the tensor, and `data_type=`, if passed, fits the tensor."""
         known: bool = self.facts.data_type >= 0
         return known
 

@@ -1,10 +1,10 @@
 """The two forms of a call as numbers: its `Options`, and the struct that predicates read.
 
-`Options` has the order of the call. The C extension returns the `Options` of a call that it has
-read (a `JudgedCall`); `call.py` makes the `Options` of all other calls. `describe` computes the
-struct in Python, and `tma_dlpack_describe` of include/tma_dlpack_make.h computes it in C. The C
-function clamps numbers to 2^60, which is beyond every limit. The Python function computes exact
-numbers. The struct counts bits, because the values of packed types are fractions of a byte.
+The numbers in `Options` have the order of the call. The C extension returns the `Options` of a call
+that it has read (a `JudgedCall`); `call.py` makes the `Options` of all other calls. `describe`
+computes the struct in Python, and `tma_dlpack_describe` of include/tma_dlpack_make.h computes it in
+C. The C function clamps numbers to 2^60, which is beyond every limit. The Python function computes
+exact numbers. The struct counts bits, because the values of packed types are fractions of a byte.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ _OPTION_OF = {
 class Options(NamedTuple):
     """The options of a call: numbers, and arrays in the order of the call.
 
-    `allowed` is the mask of the rules that `allow=` names. If the call does not pass the argument,
-    `asked_type` is -1 (for `data_type=`) and `elem_strides` is None.
+    `allowed` is the mask of the rules that `allow=` names. `asked_type` is -1 if the call does not
+    pass `data_type=`. `elem_strides` is None if the call does not pass it.
     """
 
     driver_rules: bool = False

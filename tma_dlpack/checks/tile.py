@@ -200,7 +200,7 @@ def _extent_breaks(facts: Any) -> bool:
 
 
 def _whole_span_candidates(r: Request) -> Iterator[Candidates]:
-    """Yield a tile or a tensor of whole spans, or a swizzle whose narrower span divides it."""
+    """Yield a tile or a tensor of whole spans, or a swizzle whose spans divide the row."""
     span, swizzle = r.facts.span_values, r.swizzle
     if _extent_breaks(r.facts):
         yield candidates.widened(r, span)

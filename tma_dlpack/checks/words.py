@@ -151,7 +151,7 @@ def other_tile(old: Any, new: Any, tx_bytes: Callable[[], int]) -> str:
 
 
 def nearest_offset(r: Request) -> int | None:
-    """Return the largest offset= with an aligned address that is at most the call's offset=."""
+    """Return the largest offset= up to the call's offset= whose address is aligned."""
     past, bits = r.address % r.facts.alignment_bytes, r.tensor.dtype.itemsize_bits
     if past * 8 % bits or bits % 8:
         return None

@@ -221,7 +221,7 @@ def bad_value(argument: str, value: object, must: str, fix: str) -> TmaPrecondit
 
 
 def at_least(argument: str, value: object, least: int = 1, usual: int | None = None) -> int:
-    """Return an argument as an int; raise an error if it is not an int or below `least`."""
+    """Return an argument as an int; raise an error if it is not an int, or is below `least`."""
     number = integer_of(value)
     if number is None or number < least:
         fix = f"pass {argument}={least if usual is None else usual}"

@@ -18,7 +18,7 @@ MAX_PTX_BYTES = 96 << 20
 MAX_LOG_BYTES = 1 << 27
 MAX_PIPED_DUMP_BYTES = 1 << 29  # of a piped or compressed core dump; a plain file has no limit
 MAX_TRACE_CHARACTERS = 1 << 27  # of JSON; 10,000 different maps take about 1 << 24 characters
-MAX_VERIFY_BYTES = 1 << 27  # of JSON; a run of 10,000 cases writes about 80 MB
+MAX_VERIFY_BYTES = 1 << 27  # of JSON; 10,000 cases of each check take about 80 MB
 VERIFY_FORMAT = "tma_dlpack verify, 1"
 
 _PTX = "PTX ISA, cp.async.bulk.tensor"

@@ -79,7 +79,7 @@ class Rule:
     outermost_first : bool
         Whether libcu++ checks the outermost entry first.
     group : {"tensor", "rule", "advice", "copy", "call", "operand", "file"}
-        The group of rules in the list of rules.
+        The group to which the rule belongs in the list of rules.
     found, must : str or callable (request[, entry]) -> str
         Two halves of a message. `found` states what was found. `must` is the limit, printed after
         "it must".
