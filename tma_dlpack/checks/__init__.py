@@ -41,8 +41,8 @@ A new rule takes three steps:
 3. Add tests. tests/checks/test_rules.py needs two calls: the rule accepts one call and refuses the
    other. tests/checks/test_every_fix.py needs a refused call on a tensor; the test applies the fix.
 
-Both judges, the reports, `fixed()` and `tma.rules()` then have the rule. If the driver does not
-have the rule, `allow=` accepts its id.
+Both judges, the reports, `fixed()` and `tma.rules()` then have the rule. `allow=` accepts the id
+of the rule if only libcu++ has the rule.
 
 A new advice takes a row in `advice.py`, and two calls in tests/checks/test_advice.py.
 """

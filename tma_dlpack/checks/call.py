@@ -83,7 +83,7 @@ def read_call(
     target_is_assumed : bool
         Whether the target is a default because no driver is available.
     refused : tuple of Violation
-        The violations that were found before the arguments were read.
+        Violations that were found earlier, in the tensor or in `target=`.
     """
     read = Reader(given, kind)
     place = {} if view is None else {o.name: read.rare(o) for o in RARE_OPTIONS if o.name in _PLACE}
@@ -259,7 +259,7 @@ def target_of(device: Device, address: int) -> tuple[Target, bool]:
     """
     if device.is_host:
         return DEFAULT_TARGET, False
-    # A CUDA tensor without a driver is a description whose memory cannot be accessed.
+    # Without a driver, a CUDA tensor is only a description: its memory cannot be accessed.
     if not driver.is_available():
         return DEFAULT_TARGET, True
     return driver.device_target(ordinal_of(device, address)), False
@@ -325,7 +325,7 @@ class Reader:
     def __init__(self, given: Mapping[str, Any], kind: MapKind = "tiled") -> None:
         self.given = given
         self.kind = kind
-        self.view: TensorView | None = None  # the tensor for which examples must be valid
+        self.view: TensorView | None = None  # the tensor that example values must fit
         self.unreadable: list[Violation] = []
         self.proposals: dict[str, Any] = {}
 
@@ -354,7 +354,7 @@ class Reader:
         return member
 
     def enums(self, names: Iterable[str]) -> dict[str, Any]:
-        """Read the enums that every kind of map has; use the member 0 if unreadable."""
+        """Read the enums of every kind of map. An unreadable enum gets its member of value 0."""
         rows = zip(OPTION_NAMES.values(), names, _DEFAULTS, strict=True)
         return {field: self.member(name, type(usual), usual) for field, name, usual in rows}
 
@@ -475,9 +475,10 @@ class Reader:
         return None
 
     def rule_ids(self, argument: str) -> frozenset[str]:
-        """Read `allow=`: one id, or a sequence of ids, of rules that may be switched off.
+        """Read `allow=`, which has the ids of rules to switch off: one id or a sequence of ids.
 
-        If the argument is unreadable, return all such ids, so that no report names these rules.
+        If the argument is unreadable, return all ids that `allow=` accepts, so that no report
+        names these rules.
         """
         value, choices = self.given.get(argument, ()), ALLOWABLE
         if type(value) is tuple and not value:

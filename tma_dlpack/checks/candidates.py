@@ -336,7 +336,7 @@ _FRESH = 1 << 20  # the assumed address of an aligned copy
 def is_own(r: Request) -> bool:
     """Return whether a fix may pass another tensor.
 
-    It may for a `make_*` call with the tensor's own layout, unless only arguments may change.
+    It may if the call is a `make_*` call with the tensor's own layout, and `keeps_tensor` is False.
     """
     return not r.is_driver_call and r.is_own_layout and not r.keeps_tensor
 
@@ -451,7 +451,7 @@ def merged(r: Request, rank: int) -> Iterator[Candidate]:
         last = first + r.rank - rank  # dimensions first..last become one
         if last >= r.rank:
             return
-        # Two neighbours can merge if the outer stride is the extent times the stride of the inner.
+        # Two neighbours can merge if the outer stride is the inner extent times the inner stride.
         inner = zip(range(first, last), range(first + 1, last + 1), strict=True)
         if not all(strides[d] == shape[e] * strides[e] or shape[d] == 1 for d, e in inner):
             continue

@@ -40,7 +40,7 @@ Key = tuple[str, tuple[int, ...]]
 
 
 class Fault(NamedTuple):
-    """A rule that a request breaks. Faults compare in the order in which libcu++ checks rules."""
+    """A rule that a request breaks. Sorted faults are in libcu++'s order."""
 
     place: tuple[int, int, int]  # the rule's step, the entry in libcu++'s order, the row
     key: Key  # the rule's id, and a tuple of the entry (empty for a rule without `each`)
@@ -66,7 +66,7 @@ def _fault(row: int, entry: int) -> Fault:
 
 def faults_of(request: Request) -> list[Fault]:
     """Return the faults of a request, in libcu++'s order."""
-    # The C call has the failed rows already.
+    # C has judged the call already, so use its list of failed rows.
     if request.call is not None:
         return _reported(request, request.call, request.call.failed, request.call.mask)
     # Rules cannot read a tensor that was refused, or driver arguments that could not be read.
@@ -120,7 +120,7 @@ def _reported(
         found.append(fault)
     if request.unreadable or request.unread:
         found = [fault for fault in found if not _reads_unread(request, fault)]
-    found.sort()  # compares only `place`, which is unique
+    found.sort()  # compares only `place`, because no two faults have the same place
     return found
 
 
@@ -177,8 +177,8 @@ class Answer(NamedTuple):
 def answers(request: Request, fault: Fault, known: Set[Key]) -> list[Answer]:
     """Return the fixes of a fault that leave no faults except `known` ones.
 
-    The first fix is the best fix. Another fix is dropped if it leaves a rule broken that the first
-    fix repairs. If every fix leaves new faults, the first fix gets further steps that fix these.
+    The first fix is the best fix. Another fix is dropped if a rule stays broken that the first fix
+    repairs. If every fix leaves new faults, the first fix gets further steps that fix these.
     """
     steps = list(_steps(request, fault, known))
     found = [answer for answer in steps if answer.is_enough]
@@ -304,7 +304,7 @@ DRIVERS_RULES: Change = {"rules": "driver"}
 def changes_of(
     request: Request, given: Change, request_of: Callable[[Change], Request]
 ) -> Change | None:
-    """Return the arguments to change so that the call is accepted.
+    """Return the arguments to change, with values for which the call is accepted.
 
     Return None if the tensor itself must change. If the call's own set of rules accepts no
     arguments, the search continues with the driver's rules. If the dimensions must be in another
@@ -333,7 +333,7 @@ def _permuted_change(
 ) -> Change | None:
     """Return arguments that describe the tensor and the box with the dimensions in another order.
 
-    Return None if the size of the box must change too. The user may have meant the box for the
+    Return None if the box must also get another size. The user may have meant the box for the
     order of the call.
     """
     if not given.keys() >= {"shape", "strides"} or not request.is_own_layout or not request.rank:
@@ -403,7 +403,7 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
         if answer is not None and _shrinks(answer) and not _may_shrink(start, is_clear):
             answer = None
         if answer is None:
-            # Every fix breaks another rule, so take one whose new faults the next rounds repair.
+            # Every fix breaks a rule. Take one of them; the next rounds repair the broken rule.
             alone = request.with_fields(keeps_tensor=True)
             steps = filter(is_clear, (a for f in unsolved for a in _steps(alone, f, set())))
             may_shrink = _may_shrink(start, is_clear)
@@ -424,8 +424,8 @@ def _kept_or_smaller(
 ) -> tuple[Answer | None, list[Fault]]:
     """Return the first answer that keeps the tile, or else the first answer.
 
-    Also return the faults without an answer. A fault is in neither result if another tensor fixes
-    it in one step, and its fixes by arguments take several steps or break rules. The text of the
+    Also return the faults without an answer. Neither result has a fault that another tensor fixes
+    in one step, if its fixes by arguments take several steps or break rules. The text of the
     violation then proposes the other tensor.
     """
     known, smaller, unsolved = {f.key for f in faults}, None, []
@@ -449,7 +449,7 @@ def _shrinks(answer: Answer) -> bool:
 
 
 def _may_shrink(request: Request, is_clear: Callable[[Answer], bool]) -> bool:
-    """Return whether a fault of a request is about the tile, or a fix makes the tile smaller."""
+    """Return whether a fault is about the tile, or whether a fix of a fault shrinks the tile."""
     faults = faults_of(request)
     known = {f.key for f in faults}
     return any(f.argument in TILE_ARGUMENTS for f in faults) or any(

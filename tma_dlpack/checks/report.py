@@ -151,11 +151,11 @@ class Report(Drawn):
     def fixed(self) -> dict[str, Any] | None:
         """Return the keyword arguments after the tensor, corrected so that the call is accepted.
 
-        Only arguments that the violations concern change, as little as the rules allow. No argument
-        gets another meaning, so the result is None if a word may mean two values. Some calls cannot
-        satisfy libcu++'s rules but can satisfy the driver's rules. An example is a box larger than
-        the tensor if no smaller box is valid. For such a call, the result has `allow=` with the
-        rules to switch off, or ``rules="driver"``.
+        Only arguments that the violations concern change, and they change as little as the rules
+        allow. No argument gets another meaning, so the result is None if a word may mean two
+        values. Some calls cannot satisfy libcu++'s rules but can satisfy the driver's rules. An
+        example is a box larger than the tensor if no smaller box is valid. For such a call, the
+        result has `allow=` with the rules to switch off, or ``rules="driver"``.
 
         Returns
         -------
@@ -276,7 +276,7 @@ class CallInC:
         return request
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The C call cannot be pickled. A partial of `request_of_tensor` can, and does the same.
+        # The C call cannot be pickled. A partial of `request_of_tensor` can be pickled instead.
         request = self.request_of(self.call)
         return partial, (request_of_tensor, request.kind, *_own(request), ())
 
@@ -295,7 +295,7 @@ def _own(request: Request) -> tuple[TensorView, int]:
 class AcceptedCall:
     """A function that returns the request of an accepted call that C has read.
 
-    `call` is the map of the call without its tensor and bytes, or the request itself.
+    `call` is the request, or the map that the call made, without its tensor and bytes.
     """
 
     __slots__ = ("call",)
@@ -327,7 +327,7 @@ class CallInOtherWords:
     fixed: Arguments
 
     def __call__(self, given: Arguments) -> Request:
-        """Return the request for the arguments in `given`, without `dropped`, with `fixed`."""
+        """Return the request for `given`, with `dropped` removed and `fixed` added."""
         kept = {name: value for name, value in given.items() if name not in self.dropped}
         return self.of_call({**kept, **self.fixed})
 

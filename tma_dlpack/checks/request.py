@@ -104,7 +104,7 @@ class Request:
         The arguments whose values are not known, because a printed call does not show them. An
         entry, such as ``"box_dim[0]"``, may also be unknown. Rules that read them are skipped.
     keeps_tensor : bool
-        Whether fixes may change only arguments, and may not pass another tensor.
+        Whether fixes must keep the tensor, which means that they change only arguments.
     call : JudgedCall or None
         The call as C has read and judged it, or None. Its tensor is of the type `producer`.
     """
@@ -128,13 +128,13 @@ class Request:
 
     @lazy
     def _parts(self) -> tuple[Any, ...]:
-        # This is read only if the constructor did not receive a field, which needs a C call.
+        # Only a request that C has read computes fields from `_parts`.
         assert self.call is not None
         return self.call.parts
 
     @lazy
     def kind(self) -> MapKind:
-        # This is read only if the constructor did not receive `kind`, which needs a C call.
+        # Only a request that C has read computes `kind`. All other requests receive it.
         assert self.call is not None
         return KINDS[self.call.kind]
 
@@ -249,7 +249,7 @@ class Request:
         return self.with_fields(rules=self.set_of(rules), options=self.options._replace(allowed=0))
 
     def changed(self, change: Mapping[str, Any], view: OtherTensor | None = None) -> Request:
-        """Return a request with the arguments in `change`, and with the tensor `view` unless None.
+        """Return a request with the arguments in `change`, and another tensor if `view` is passed.
 
         `change` has keyword arguments in row-major order. Their values are not parsed, so they must
         be readable.
@@ -338,7 +338,7 @@ class Request:
 
     @property
     def box_dim(self) -> tuple[int, ...]:
-        """The box of a tiled map; it lacks entries after the fifth."""
+        """The first five entries of the box of a tiled map."""
         box: tuple[int, ...] = self.facts.box_dim[: self.facts.box_count]
         return box
 
@@ -493,7 +493,7 @@ def driver_layout(
     """Turn a tensor's shape and strides into global_dim and global_strides (bytes).
 
     Extents count values of the map's type. A value of a packed type may be smaller than an element
-    of the tensor. The innermost extent is then converted, and may be a Fraction.
+    of the tensor. The innermost extent then counts these values, and may be a Fraction.
 
     >>> import numpy as np
     >>> from tma_dlpack.dlpack import as_tensor_view
@@ -540,7 +540,7 @@ def ragged_wrap_bytes(element_bits: int) -> int:
 def ragged(a: EncodeArguments, dim: int) -> EncodeArguments:
     """Return arguments with two more dimensions, whose strides sum to `ragged_wrap_bytes`.
 
-    `make.recipes` explains why.
+    The docstring of `make.recipes` explains the two dimensions.
     """
     stride, wrap = a.global_strides[dim - 1], ragged_wrap_bytes(a.type_row.element_bits)
     extents = list(a.global_dim)

@@ -58,7 +58,7 @@ def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
     return "measured" if target.has_model else "documented"
 
 
-#: The rare options of a call that passes none of them.
+#: The values of the rare options in a call that passes none of them.
 USUAL = RareOptions()
 #: A change of these arguments makes a map of other memory of the same tensor.
 PLACES = frozenset({"strides", "offset"})
@@ -359,8 +359,8 @@ def _describe_column(c: Any, a: EncodeArguments, rules: str) -> None:
 
 # -- which rules read an argument that a printout does not show ------------------------------------
 
-#: Field of `STRUCT` -> the driver's arguments that it depends on, if `STRUCT` names other arguments
-#: or none. A name with an index, such as box_dim[0], is a single entry of an argument.
+#: Field of `STRUCT` -> the driver's arguments that it depends on, if these differ from the arguments
+#: in `STRUCT`. A name with an index, such as box_dim[0], is a single entry of an argument.
 _COLUMNS: Final = {
     "rank": "rank",
     "address": "global_address",
@@ -405,8 +405,8 @@ def _names_read(holds: str) -> frozenset[str]:
 def reads(rule: Rule, unread: frozenset[str], *entry: int) -> bool:
     """Return whether a rule reads an argument or an entry that `unread` names.
 
-    A rule with `each` is judged at index `entry`. If `entry` is omitted, only whole arguments in
-    `unread` count for this rule.
+    A rule with `each` is judged at index `entry`. If `entry` is omitted, entries in
+    `unread` do not count for such a rule.
 
     >>> from tma_dlpack.checks import RULES
     >>> rules = {rule.id: rule for rule in RULES}

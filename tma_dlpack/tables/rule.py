@@ -59,7 +59,7 @@ class Rule:
     Attributes
     ----------
     id : str
-        The stable name of the rule. Its meaning never changes.
+        The stable name of the rule. The meaning of a name never changes.
     step : int
         The position of the rule in libcu++'s order. Rules of the same step are one loop in libcu++,
         so their violations are reported in the order of the entries.
@@ -90,7 +90,7 @@ class Rule:
     candidates : callable (request[, entry]) -> iterable, or None
         The candidate fixes, the best first; `checks.candidates` defines a candidate.
     changes : tuple of str, or None
-        The arguments that the candidates change, the best first; None if it is only `on`.
+        The arguments that the candidates change, the best first; None if only `on` changes.
     asks : str
         The limit in general terms, which the list of rules shows if `must` depends on the request.
     make_only : bool
@@ -109,16 +109,16 @@ class Rule:
         Arguments that the rule depends on, besides the arguments that its predicate reads. The rule
         is not reported if one of them could not be read.
     prerequisites : tuple of str
-        Ids of earlier rules. This rule is not reported if one of them is broken.
+        Ids of rules that must hold first. If one of them is broken, this rule is not reported.
     prerequisites_at_entry : tuple of str
-        Ids of earlier rules. This rule is not reported if one of them is broken at the same entry.
-        For a rule without `each`, the innermost entry counts.
+        Ids of rules that must hold first at the same entry. If one of them is broken at this entry,
+        this rule is not reported. For a rule without `each`, the entry is the innermost one.
     unsupported : bool
         Whether the target lacks a feature (a RuntimeError in C++), or the hardware fails.
     differs : str
         How header, documentation and driver disagree, and which of them this package follows.
     if_allowed : str
-        What the driver does if `allow=` switches off the rule, as words after "the driver".
+        Words after "the driver": what the driver does if `allow=` switches off the rule.
     """
 
     id: str
@@ -191,7 +191,7 @@ class Rule:
 
 
 def rules_of(group: str, table: str, on: str = "") -> tuple[Rule, ...]:
-    """Return the rules of a table, which is a text; its first line names fields of `Rule`."""
+    """Return the rules of a text table. The first line of the table names fields of `Rule`."""
     fields, *cells = rows(table)
     named: list[dict[str, Any]] = [
         {"on": on, **dict(zip(fields, row, strict=True))} for row in cells
