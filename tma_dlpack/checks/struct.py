@@ -359,7 +359,7 @@ def _describe_column(c: Any, a: EncodeArguments, rules: str) -> None:
 
 # -- which rules read an argument that a printout does not show ------------------------------------
 
-#: Field of `STRUCT` -> the driver's arguments that it depends on, if these differ from the arguments
+#: Field of `STRUCT` -> the driver's arguments that it depends on, if they differ from the arguments
 #: in `STRUCT`. A name with an index, such as box_dim[0], is a single entry of an argument.
 _COLUMNS: Final = {
     "rank": "rank",
