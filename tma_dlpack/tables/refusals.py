@@ -1,8 +1,8 @@
-"""The rules of arguments, of a map's bytes, of files and of copies, one row each.
+"""Reasons to refuse arguments, bytes of maps, files and copies: one row for each reason.
 
-The rules of operands are in `consumer.refusals`, the rules of tensors in `dlpack.layout`, and the
-rules of maps in `checks`. `Rule.error` returns the error of a row. The list of rules shows `asks`,
-the limit in general terms, if the limit of a row depends on the call.
+Other modules have the reasons to refuse an operand (`consumer.refusals`), a tensor
+(`dlpack.layout`) and the arguments of a map (`checks`). `Rule.error` makes the error of a row. If
+the limit depends on the call, the column `asks` has a general limit, which the list of rules shows.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import NoReturn
 from tma_dlpack.tables.rule import ARGUMENT, Rule, rules_of
 from tma_dlpack.tables.targets import PROVENANCE
 
-#: The largest files of other programs that this package reads.
+#: Limits of the sizes of files that users pass. Larger files are refused.
 MAX_PTX_BYTES = 96 << 20
 MAX_LOG_BYTES = 1 << 27
-MAX_PIPED_DUMP_BYTES = 1 << 29  # of a piped or compressed core dump; a plain file has no limit
-MAX_TRACE_CHARACTERS = 1 << 27  # of JSON; 10,000 different maps take about 1 << 24 characters
-MAX_VERIFY_BYTES = 1 << 27  # of JSON; 10,000 cases of each check take about 80 MB
+# For a core dump that is compressed or comes from a pipe. A plain file has no limit.
+MAX_PIPED_DUMP_BYTES = 1 << 29
+MAX_TRACE_CHARACTERS = 1 << 27  # the JSON of 10,000 different maps has about 1 << 24 characters
+MAX_VERIFY_BYTES = 1 << 27  # `verify` with n=10,000 writes about 80 MB of JSON
 VERIFY_FORMAT = "tma_dlpack verify, 1"
 
 _PTX = "PTX ISA, cp.async.bulk.tensor"
@@ -83,11 +84,11 @@ FILE_VERIFY | path
 """,
 )
 
-#: Rule id -> rule, for calls and files.
+#: Id -> row, for arguments and files.
 REFUSALS: dict[str, Rule] = {row.id: row for row in (*CALL_RULES, *FILE_RULES)}
 
-#: The rules of copies, for all backends. `unsupported` is "hardware" if the hardware fails on a
-#: copy that breaks the rule, else it is empty.
+#: Reasons to refuse a copy, for all backends. In these rows, `unsupported` is "hardware" if the
+#: hardware fails on such a copy, and empty otherwise.
 _COPY_ROWS = rules_of(
     "copy",
     f"""
@@ -186,7 +187,7 @@ COPY_READ_ONLY | | stores and reductions need writeable memory
     | DLPACK_FLAG_BITMASK_READ_ONLY (dlpack.h 1.3); numpy.ndarray.flags; JAX: arrays are immutable
 """,
 )
-#: Rule id -> rule, for copies.
+#: Id -> row, for copies. Here `unsupported` is a bool.
 COPY_REFUSALS = {row.id: replace(row, unsupported=bool(row.unsupported)) for row in _COPY_ROWS}
 
 
@@ -198,9 +199,8 @@ def refuse(
     *,
     fix: str | None = None,
 ) -> NoReturn:
-    """Raise the error of the rule of copies whose id is `rule`.
+    """Raise the error of a row of `COPY_REFUSALS`; `found` is the first half of the message.
 
-    `found` is the first half of the message. `fix` replaces the fix of the row, if the caller knows
-    the value that the user should pass.
+    `fix` replaces the fix of the row. The caller passes it if it knows a value that is allowed.
     """
     COPY_REFUSALS[rule].refuse(argument, found, cause, fix)
