@@ -1,4 +1,4 @@
-"""``python -m tma_dlpack``."""
+"""The command ``python -m tma_dlpack``, which is the same as ``tma-dlpack``."""
 
 import sys
 

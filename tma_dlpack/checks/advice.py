@@ -1,4 +1,4 @@
-"""Advice on accepted calls: one row each, reported when its predicate is false."""
+"""Rows of advice on accepted calls. A row is reported when its predicate is false."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
 
 
 def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:
-    """Return the bank conflict degree of reading 16 bytes of each of 8 rows at one column.
+    """Return the degree of the bank conflicts when 8 rows are read at one byte offset.
 
-    `ldmatrix` reads 8 such rows in one phase. 1 means no conflict, 8 is the worst.
+    The read takes 16 bytes of each row, as one phase of `ldmatrix` does. The rows start
+    `pitch_bytes` apart. If the tile has fewer than 8 `rows`, the read takes all of them. Degree 1
+    means no conflict, and 8 is the worst.
 
     >>> bank_conflict_degree(128, 64), bank_conflict_degree(16, 64)
     (8, 1)
@@ -40,7 +42,10 @@ def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:
 
 
 def _inner_bytes(r: Request) -> int:
-    """Bytes that a row of the box takes in shared memory, with the gaps of padded types."""
+    """Return how many bytes a row of the box takes in shared memory.
+
+    For padded types, this includes the gaps between the values.
+    """
     if r.data_type in PADDED_TYPES:
         return int(r.facts.inner_box) * r.type_row.smem_chunk_bytes // PACKED_GROUP
     return int(r.inner_box_bytes)
@@ -55,7 +60,10 @@ def _degree(r: Request) -> int:
 
 
 def _fitting_swizzle(r: Request) -> TmaSwizzle | None:
-    """Return the narrowest swizzle that the row and its data type allow, or None."""
+    """Return the narrowest swizzle whose span holds a row of the box, or None.
+
+    Padded types allow only bytes128.
+    """
     for swizzle in (TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128):
         allowed = r.data_type not in PADDED_TYPES or swizzle is TmaSwizzle.bytes128
         if allowed and _inner_bytes(r) <= SWIZZLE_SPAN_BYTES[swizzle]:
@@ -69,7 +77,7 @@ def _padding_fix(r: Request) -> str:
     if swizzle is None or SWIZZLE_SPAN_BYTES[swizzle] >= r.span_bytes:
         swizzle = TmaSwizzle.none
     if r.kind == "im2col_wide" and swizzle is not TmaSwizzle.bytes64:
-        return widen  # an im2col-wide map has no narrower swizzle
+        return widen  # im2col-wide maps have no swizzle narrower than bytes64
     return f"{widen}, or use swizzle={swizzle.name!r}"
 
 
@@ -87,13 +95,13 @@ def _dense(r: Request) -> bool:
 
 
 def spanned_bytes(arguments: EncodeArguments) -> int:
-    """Count the bytes from the first element of a map to the end of its last one."""
+    """Return how many bytes a map spans, from the start of its first element to its end."""
     outer = zip(arguments.global_dim[1:], arguments.global_strides, strict=True)
     return arguments.row_bytes + sum((int(n) - 1) * int(s) for n, s in outer)
 
 
 def _beyond_bytes(r: Request) -> tuple[int, int]:
-    """Count the bytes that the map describes before and after the tensor's own."""
+    """Return how many bytes of the map are before the tensor's own memory, and how many after."""
     if r.view is None or r.view.own is None:
         return 0, 0
     end = r.view.offset_bytes + r.view.extent_bytes
@@ -111,9 +119,11 @@ def _beyond_found(r: Request) -> str:
 
 
 def _meant_strides(r: Request) -> tuple[int, ...] | None:
-    """Return `strides=` in elements if the user may have passed bytes, else None.
+    """Return the strides that the user may have meant, in elements, or None.
 
-    They may be bytes if they lead out of the tensor's memory as elements, and make sense as bytes.
+    The function assumes that the user passed bytes under two conditions. As elements, the values of
+    `strides=` lead out of the tensor's memory. As bytes, the values are the tensor's own strides or
+    row-major strides.
     """
     if r.view is None or r.view.own is None or not any(_beyond_bytes(r)):
         return None
@@ -122,9 +132,9 @@ def _meant_strides(r: Request) -> tuple[int, ...] | None:
 
 
 def _tile(r: Request) -> tuple[int, ...]:
-    """Return the elements that a copy takes along each dimension, row-major.
+    """Return how many elements a copy takes along each dimension, row-major.
 
-    The engine ignores the innermost element stride unless the layout is interleaved.
+    The TMA engine ignores the innermost element stride unless the layout is interleaved.
     """
     steps = r.arguments.element_strides
     steps = steps if r.arguments.interleave else (1, *steps[1:])
@@ -320,8 +330,8 @@ ADVICE: tuple[Rule, ...] = (
 
 _ALLOCATION_CLASS_BIT = next(field for field in FIELDS if field.name == "bit_85")
 
-#: Advice on a map's 128 bytes, for maps from any source; `holds` and `found` receive (arguments,
-#: bytes).
+#: Advice on the 128 bytes of a map, whatever made the map. `holds` and `found` receive the pair
+#: (the arguments of the encode, the 128 bytes).
 MAP_ADVICE: tuple[Rule, ...] = (
     _row(
         id="ALLOCATION_CLASS",
@@ -353,7 +363,7 @@ def advise_map(arguments: EncodeArguments, data: bytes) -> tuple[Advice, ...]:
     )
 
 
-#: Advice that reads the address alone.
+#: The only advice whose predicate reads the address.
 ADDRESS_ADVICE = tuple(row for row in ADVICE if row.id == "ADDRESS_ZERO")
 
 

@@ -1,4 +1,4 @@
-"""Rules on what one copy takes: the box of a tiled map, the corners and column of an im2col map."""
+"""Rules about what one copy takes: a tiled map's box, or an im2col map's corners and column."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def _box_found(r: Request, i: int) -> str:
 
 
 def be_in_shape(r: Request, i: int) -> str:
-    """Return the limit of an entry that must not exceed the extent of the tensor."""
+    """Return words after "it must": entry i of the box is at most the extent of the tensor."""
     return f"be at most {words.extent(r, i)} = {r.arguments.global_dim[i]}"
 
 
 def inner_found(r: Request) -> str:
-    """Return the bytes of a row of the box."""
+    """Return a sentence that states how many bytes a row of the box spans."""
     return f"{words.inner_box(r)} spans {counted(r.inner_box_bytes, 'byte')}"
 
 
@@ -75,14 +75,14 @@ def _shape_candidates(r: Request, i: int) -> Iterator[Candidates]:
 
 
 def unit_fix(r: Request) -> str:
-    """Name the rows of a box that are multiples of 16 bytes."""
+    """Return a fix that states which lengths make a row of the box a multiple of 16 bytes."""
     unit = r.inner_unit
     size = counted(unit * r.facts.element_bits // 8, "byte")
     return f"use a multiple of {counted(unit, 'element')} ({size})"
 
 
 def unit_candidates(r: Request) -> Iterator[Candidates]:
-    """Yield rows of the box that are multiples of 16 bytes, the nearest one first."""
+    """Yield boxes whose row is a multiple of 16 bytes; the box with the nearest row comes first."""
     yield (
         candidate._replace(wording=partial(_with_nearest, r, candidate))
         for candidate in candidates.box_entries(r, 0)
@@ -101,7 +101,8 @@ _NARROWER = "narrow it to {} elements and copy in several steps"
 
 
 def _span_candidates(r: Request) -> Iterator[Candidates]:
-    if r.facts.inner_box_bits % (8 * INNER_BYTES):  # the row must change anyway, and may then fit
+    # The row must become a multiple of 16 bytes anyway: propose only rows that also fit the span.
+    if r.facts.inner_box_bits % (8 * INNER_BYTES):
         yield candidates.box_entries(r, 0, _NARROWER.format)
         return
     yield candidates.wider_swizzles(r)
@@ -124,7 +125,8 @@ _entry_row = partial(_row, step=81, each="d", found=_box_found, libcudacxx="__ge
 _inner_row = partial(
     _row, prerequisites=_HAS_INNER, prerequisites_at_entry=("BOX_RANGE",), found=inner_found
 )
-#: Has its own fix, because no width of a split box helps if the type can't be split.
+#: These rows need a `fix` besides their candidates. If the data type cannot be split, every
+#: candidate for a split box is refused, and the report prints the `fix`.
 _unit_row = partial(_inner_row, fix=unit_fix, candidates=unit_candidates)
 _bytes_row = partial(
     _row,
@@ -139,7 +141,8 @@ BOX_RULES: tuple[Rule, ...] = (
         step=80,
         why="the tile has an extent along each dimension",
         asks="have one entry per dimension of the tensor",
-        sets=frozenset({"libcu++", "driver"}),  # of the driver's arrays, `rank` entries are read
+        # `driver_encode_*` calls read only the first `rank` entries, so the rule does not apply.
+        sets=frozenset({"libcu++", "driver"}),
         prerequisites=("RANK",),
         holds="box_count == rank",
         found=lambda r: f"box_sizes has {counted(len(r.arguments.box_dim), 'entry')}",
@@ -240,7 +243,7 @@ BOX_RULES: tuple[Rule, ...] = (
         ),
         libcudacxx="__get_box_sizes",
     ),
-    # 10. what only the driver requires
+    # 10. rules that the driver has and libcu++ does not check
     _unit_row(
         id="BOX_INNER_16B_INTERLEAVED",
         step=101,
@@ -374,7 +377,7 @@ def _bounding_box_found(r: Request, i: int) -> str:
 
 
 def _only_wraps(r: Request, i: int) -> bool:
-    """Whether the bounding box is empty only because the driver's 32-bit sum overflows."""
+    """Return whether the bounding box is empty only because the driver's 32-bit sum overflows."""
     size: int = r.arguments.global_dim[r.facts.first_spatial + i]
     return size + r.corner("upper")[i] - r.corner("lower")[i] > 0
 
@@ -405,7 +408,10 @@ def _bounding_box_candidates(r: Request, i: int) -> Iterator[Candidates]:
 
 
 def _open_bounding_box(r: Request, i: int) -> Iterator[Candidate]:
-    """Move the upper corner, or if that is not enough the lower one, to leave one pixel."""
+    """Yield corners whose bounding box has one pixel along spatial dimension i.
+
+    The lower corner changes only if no valid upper corner is enough.
+    """
     size, upper, lower = r.spatial_size(i), list(r.corner("upper")), list(r.corner("lower"))
     upper[i] = _nearest(lower[i] + 1 - size, r.corner_range)
     lower[i] = _nearest(min(lower[i], size + upper[i] - 1), r.corner_range)
@@ -484,7 +490,7 @@ IM2COL_RULES: tuple[Rule, ...] = (
     ),
     _count("CHANNELS", "channels", "channels_per_pixel", "MAX_BOX", "channels"),
     _count("PIXELS", "pixels", "pixels_per_column", "MAX_PIXELS", "pixels"),
-    # rules of the driver only
+    # 10. rules that only the driver has
     Rule(
         id="CHANNELS_16B",
         step=101,

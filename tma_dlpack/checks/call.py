@@ -1,6 +1,6 @@
-"""Parse the arguments of a call into a `Request`: enums and integers, innermost first.
+"""Parse the arguments of a call into a `Request`, which holds enums and integers.
 
-An unreadable argument becomes a Violation in `Request.unreadable`. Nothing here raises.
+An unreadable argument becomes a `Violation` in `Request.unreadable`. These functions do not raise.
 """
 
 from __future__ import annotations
@@ -73,17 +73,17 @@ def read_call(
     ----------
     kind : MapKind
     view : TensorView or None
-        The tensor's layout, at address 0 and without owner, so that the request can be kept; None
-        where the tensor itself was refused, and `refused` says why.
+        The tensor's layout with address 0. The view does not refer to the tensor, so a request does
+        not keep the tensor alive. None if the tensor itself was refused; `refused` has the reason.
     address : int
-        Of the tensor's first element.
+        The address of the tensor's first element.
     given : mapping
         The keyword arguments of the call, row-major.
     target : Target
     target_is_assumed : bool
         Whether the target is a default because no driver is available.
     refused : tuple of Violation
-        What was refused before the arguments were read.
+        Violations that were found earlier, in the tensor or in `target=`.
     """
     read = Reader(given, kind)
     place = {} if view is None else {o.name: read.rare(o) for o in RARE_OPTIONS if o.name in _PLACE}
@@ -126,15 +126,16 @@ def read_call(
     )
 
 
-#: The rare options that describe the tensor's memory in another way.
+#: The rare options that replace the tensor's own layout.
 _PLACE = ("shape", "strides", "offset")
 
 
 def _as_described(read: Reader, view: TensorView | None, rare: RareOptions) -> TensorView | None:
-    """Return the view that `shape=`, `strides=` and `offset=` describe; None if unreadable.
+    """Return the view that `shape=`, `strides=` and `offset=` describe.
 
-    Omitted strides mean the tensor's own strides or row-major strides. If both are possible and
-    differ, the call is refused as ambiguous.
+    Return None if one of these arguments is unreadable. If `strides=` is omitted, the view has the
+    tensor's own strides or row-major strides. If both are possible and differ, the call is refused
+    as ambiguous.
     """
     if view is None or read.unreadable:
         return None
@@ -161,7 +162,7 @@ def _as_described(read: Reader, view: TensorView | None, rare: RareOptions) -> T
 
 
 def _refuse_ambiguous(read: Reader, view: TensorView, shape: tuple[int, ...]) -> None:
-    """Refuse omitted strides if more than one meaning, or none, is possible."""
+    """Refuse a `shape=` without `strides=`, unless exactly one choice of strides is possible."""
     choices = omitted_strides(view, shape)
     if len(choices) == 1:
         return
@@ -175,16 +176,16 @@ def _refuse_ambiguous(read: Reader, view: TensorView, shape: tuple[int, ...]) ->
 
 
 def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) -> Request:
-    """Parse a `driver_encode_*` call: the driver's names, innermost first.
+    """Parse a `driver_encode_*` call. Its arguments have the driver's names and order.
 
-    As in C, array entries past the rank are ignored.
+    Like the driver, this function ignores the entries of an array after the first `rank` entries.
     """
     read = Reader(given)
     rank = read.integer("tensor_rank") or 0
 
     def array(name: str, fewer: int = 0) -> tuple[int, ...]:
         count = max(0, rank - fewer)
-        least = count if rank <= MAX_RANK else 0  # a rank that is too large has its own rule
+        least = count if rank <= MAX_RANK else 0  # the rule RANK refuses a larger rank
         return read.array(name, count, least)
 
     def row_major(name: str, fewer: int = 0) -> tuple[int, ...]:
@@ -220,7 +221,7 @@ def request_of_tensor(
     refused: tuple[Violation, ...],
     given: Mapping[str, Any],
 ) -> Request:
-    """Read a `make_*` call, for the target of the tensor's device if none is given."""
+    """Read a `make_*` call. If it has no `target=`, use the target of the tensor's device."""
     target, assumed, unreadable = _read_target(given["target"], view, address)
     return read_call(kind, view, address, given, target, assumed, refused + unreadable)
 
@@ -243,7 +244,7 @@ def _read_target(
 
 
 def named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
-    """Return the target of an argument, or the default one and why it is refused."""
+    """Return the target that `target=` names, or the default target and the violations."""
     try:
         return Target.of(target), ()  # type: ignore[arg-type]
     except TmaPreconditionError as error:
@@ -251,14 +252,14 @@ def named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
 
 
 def target_of(device: Device, address: int) -> tuple[Target, bool]:
-    """Return the target of a tensor's device, and whether it is only assumed.
+    """Return the target of a tensor's device, and whether this target is only assumed.
 
-    Host tensors get sm_90. So do CUDA tensors without a driver; this is an assumption, which the
-    report states as an advice.
+    The target is sm_90 for a tensor in host memory. It is also sm_90 for a CUDA tensor if there is
+    no driver, which is an assumption. The report states this assumption as an advice.
     """
     if device.is_host:
         return DEFAULT_TARGET, False
-    # The description of a CUDA tensor, on a machine without a driver.
+    # Without a driver, a CUDA tensor is only a description: its memory cannot be accessed.
     if not driver.is_available():
         return DEFAULT_TARGET, True
     return driver.device_target(ordinal_of(device, address)), False
@@ -266,7 +267,7 @@ def target_of(device: Device, address: int) -> tuple[Target, bool]:
 
 def ordinal_of(device: Device, address: int) -> int:
     """Return the ordinal of a tensor's GPU."""
-    # managed memory is exported as device 0, so the driver must be asked for the GPU
+    # DLPack exports managed memory as device 0. Only the driver has the GPU's ordinal.
     if device.device_type == DLDeviceType.kDLCUDAManaged:
         owner = driver.pointer_device(address)
         if owner is not None:
@@ -281,9 +282,9 @@ AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 _DEFAULTS = tuple(ENUMS[name](0) for name in OPTION_NAMES.values())
 _RULE_IDS = frozenset(rule.id for rule in RULES)
 
-# How many entries an argument has.
+# How many entries a sequence must have, as words of a message.
 _PER_DIMENSION, _PER_SPATIAL = "one per dimension", "one per spatial dimension"
-#: Argument of integers -> (an example, the meaning of its entries).
+#: The arguments that take integers: name -> (an example value, words about its entries).
 _INTEGERS: dict[str, tuple[str, str]] = {
     **{o.name: ("(1, 1)" if o.form == "integers" else "1", "") for o in RARE_OPTIONS},
     "box_sizes": ("(64, 64)", _PER_DIMENSION),
@@ -309,29 +310,29 @@ _INTEGERS: dict[str, tuple[str, str]] = {
 }
 
 
-#: Arguments whose example is adapted to the tensor.
+#: Arguments whose example value `Reader._example` computes from the tensor.
 _FITTED = {"box_sizes", "elem_strides", *CORNERS}
 
 
 class Reader:
-    """Reads the arguments of a call one by one; keeps violations for unreadable ones.
+    """A reader of a call's arguments, which collects a violation for each unreadable argument.
 
-    Methods return None for an unreadable argument. `proposals` maps such an argument to a readable
-    value with the same meaning. An ambiguous argument has no proposal, so `Report.fixed` is None
-    instead of a call with another meaning.
+    Most methods return None for an unreadable argument. `proposals` maps an unreadable argument to
+    a readable value with the same meaning. An ambiguous argument has no proposal. `Report.fixed`
+    then returns None, because any value could change the meaning of the call.
     """
 
     def __init__(self, given: Mapping[str, Any], kind: MapKind = "tiled") -> None:
         self.given = given
         self.kind = kind
-        self.view: TensorView | None = None  # the tensor, for examples that fit
+        self.view: TensorView | None = None  # the tensor that example values must fit
         self.unreadable: list[Violation] = []
         self.proposals: dict[str, Any] = {}
 
     def refuse(
         self, argument: str, found: str, must: str, fix: str, proposal: object = None
     ) -> None:
-        """Add the violation of an unreadable argument; keep `proposal` unless it is None."""
+        """Add the violation of an unreadable argument, and its `proposal` unless that is None."""
         if proposal is not None:
             self.proposals[argument] = proposal
         self.unreadable.append(argument_violation(argument, f"{argument} {found}", must, fix))
@@ -339,7 +340,10 @@ class Reader:
     def member(
         self, argument: str, enum: type[AnyEnum], default: AnyEnum | None = None
     ) -> AnyEnum | None:
-        """Read a member, or a name or number that means one; the default if unreadable."""
+        """Read an argument that is a member of `enum`, the name of a member or its value.
+
+        Return `default` if the argument is none of them.
+        """
         value = self.given[argument]
         member = parse(enum, value)
         if member is None:
@@ -350,14 +354,14 @@ class Reader:
         return member
 
     def enums(self, names: Iterable[str]) -> dict[str, Any]:
-        """Read the options of every kind of map; the member of value 0 for an unreadable one."""
+        """Read the enums of every kind of map. An unreadable enum gets its member of value 0."""
         rows = zip(OPTION_NAMES.values(), names, _DEFAULTS, strict=True)
         return {field: self.member(name, type(usual), usual) for field, name, usual in rows}
 
     def integer(self, argument: str) -> int | None:
         value = self.given[argument]
         number = integer_of(value)
-        # ragged=True is a likely mistake, and True would pass as 1.
+        # `ragged` names a dimension, so ragged=True is a likely mistake. It has its own message.
         if number is None and argument == "ragged" and type(value) is bool:
             must = "be the dimension that is cut into slices, an int"
             fix = "name the dimension: ragged=0 for the rows" if value else "omit ragged"
@@ -373,7 +377,7 @@ class Reader:
         return number
 
     def integers(self, argument: str) -> tuple[int, ...] | None:
-        """Read a sequence of integers, in the order given."""
+        """Read a sequence of integers without changing its order."""
         value = self.given[argument]
         numbers = integers_of(value)
         if numbers is None:
@@ -390,7 +394,11 @@ class Reader:
         return numbers
 
     def _example(self, argument: str) -> str:
-        """Return example values that fit the tensor; for a single number, its likely meaning."""
+        """Return an example value that fits the tensor.
+
+        If `elem_strides` is a single number in an im2col call, the number is likely the stride of a
+        convolution. The example then has the number along each spatial dimension.
+        """
         example, entries = _INTEGERS[argument]
         if self.view is None or not self.view.shape or argument not in _FITTED:
             return example
@@ -401,18 +409,24 @@ class Reader:
             step = integer_of(self.given[argument])
             if step is None or not 1 <= step <= MAX_ELEM_STRIDE or self.kind == "tiled":
                 return str((1,) * rank)
-            return str((1, *(step,) * (rank - 2), 1))  # the stride of a convolution
+            return str((1, *(step,) * (rank - 2), 1))
         unit = max(1, INNER_BYTES * 8 // self.view.dtype.itemsize_bits)
         rows = (min(shape[-2], 64),) if rank > 1 else ()
         inner = max(unit, min(shape[-1], 64) // unit * unit)
         return str((*(1,) * (rank - 2), *rows, inner))
 
     def row_major(self, argument: str, fewer: int = 0) -> tuple[int, ...]:
-        """Read a sequence; empty if unreadable. Rules check how long it is, not `fewer`."""
+        """Read a sequence; return () if it is unreadable.
+
+        `fewer` has no effect, because rules check the number of entries.
+        """
         return self.integers(argument) or ()
 
     def array(self, argument: str, count: int, least: int) -> tuple[int, ...]:
-        """Read the first `count` entries of an array, as C does; it must have at least `least`."""
+        """Read the first `count` entries of an array, as C does.
+
+        Refuse an array of fewer than `least` entries.
+        """
         numbers = self.integers(argument)
         if numbers is not None and len(numbers) < least:
             self.refuse(
@@ -436,7 +450,7 @@ class Reader:
         return None
 
     def rare(self, option: Option) -> Any:
-        """Read an option by its form; the default of one that is omitted or unreadable."""
+        """Read a rare option; return its default if the option is omitted or unreadable."""
         given = self.given.get(option.name, option.default)
         if given is option.default:
             return given
@@ -445,7 +459,7 @@ class Reader:
         return option.default if read is None else read
 
     def word(self, argument: str, choices: tuple[str, ...]) -> str | None:
-        """Read one of a few words."""
+        """Read an argument that must be one of `choices`; return None if it is not."""
         value = self.given[argument]
         word = text_of(value)
         if word in choices:
@@ -461,7 +475,11 @@ class Reader:
         return None
 
     def rule_ids(self, argument: str) -> frozenset[str]:
-        """Read ids of rules that may be switched off, or one; all of them if unreadable."""
+        """Read `allow=`, which has the ids of rules to switch off: one id or a sequence of ids.
+
+        If the argument is unreadable, return all ids that `allow=` accepts, so that no report
+        names these rules.
+        """
         value, choices = self.given.get(argument, ()), ALLOWABLE
         if type(value) is tuple and not value:
             return frozenset()
@@ -489,7 +507,7 @@ class Reader:
     def tile(self, kind: MapKind, entries: Callable[..., tuple[int, ...]]) -> dict[str, Any]:
         """Read the box of a tiled map, or the counts, corners and mode of an im2col map.
 
-        `entries` reads an array, row-major, that has `fewer` entries than the rank.
+        ``entries(name, fewer)`` reads a row-major array with `fewer` entries less than the rank.
         """
         of_driver = "tensor_rank" in self.given
         if kind == "tiled":
@@ -516,7 +534,7 @@ def _is_long(value: object) -> bool:
 
 
 def _close(word: str, names: Iterable[str], cutoff: float) -> str | None:
-    """Return the name closest to a word, ignoring case; None if none is close."""
+    """Return the name most similar to a word, ignoring case; None if no name is similar."""
     by_lower = {name.lower(): name for name in names}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[close[0]] if close else None

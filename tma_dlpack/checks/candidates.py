@@ -1,10 +1,10 @@
-"""Candidate fixes of a call, which pass other arguments or another tensor.
+"""Functions that yield candidate fixes: the call with other arguments or with another tensor.
 
-The `candidates` of a rule are its alternatives, the best first. Each alternative is an iterable of
-candidates, the nearest first. `fixes.py` runs the judge on each candidate and proposes the
-accepted ones, so the text of a fix and `Report.fixed` always agree. No candidate depends on the
-rule that it fixes. Candidates with another tensor apply to a `make_*` call that uses the tensor's
-own layout.
+The `candidates` of a rule are alternatives, and the best alternative comes first. Each alternative
+is an iterable of candidates, and the candidate nearest to the call is the first. `fixes.py`
+applies each candidate, judges the changed call, and proposes the candidates that are accepted. So
+the text of a fix and `Report.fixed` always agree. No candidate depends on the rule that it fixes.
+Only a `make_*` call that uses the tensor's own layout has candidates with another tensor.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ Wording = str | Callable[[], str]
 
 
 class Candidate(NamedTuple):
-    """A candidate fix: its text, the arguments to pass instead, and another tensor if it needs one.
+    """A candidate fix: its text, and the change of the call.
 
-    `wording` is the text, or a function that makes it when an accepted candidate is printed: most
-    candidates are judged and rejected without a text. `Report.fixed` ignores candidates with other
-    memory, and guesses (texts that ask what was meant, or that make another map).
+    `change` has the arguments to pass instead. `view` is another tensor to pass, or None.
+    `wording` is the text or a function that returns the text. The function is called only if the
+    candidate is accepted and printed, because most candidates are rejected. A guess asks what the
+    user meant, or makes a map with another meaning. `Report.fixed` uses neither guesses nor
+    candidates that describe other memory.
     """
 
     wording: Wording
@@ -55,12 +57,12 @@ class Candidate(NamedTuple):
         return self.wording if isinstance(self.wording, str) else self.wording()
 
     def reworded(self, change: Callable[[str], str]) -> Candidate:
-        """Return the same fix with a text that `change` makes of its text."""
+        """Return the same fix with the text that `change` returns for the old text."""
         return self._replace(wording=lambda: change(self.text))
 
     @property
     def is_other_tensor(self) -> bool:
-        """Whether the fix describes other memory."""
+        """Whether the fix passes another tensor, or describes other memory of the same tensor."""
         return self.view is not None or not PLACES.isdisjoint(self.change)
 
 
@@ -71,7 +73,10 @@ Candidates = Iterable[Candidate]
 
 
 def members(r: Request, name: str, first: Sequence[int] = ()) -> Iterator[Candidate]:
-    """Yield the other members of an option: `first`, then wider ones, then narrower ones."""
+    """Yield candidates with the other members of an enum option.
+
+    The members in `first` come first, then larger members, then smaller members.
+    """
     old = getattr(r.arguments, OPTION_NAMES[name])
     enum: type[IntEnum] = type(old)
     order = (*first, *range(old + 1, len(enum)), *range(old - 1, -1, -1))
@@ -84,7 +89,7 @@ def _use_member(r: Request, name: str, member: IntEnum) -> str:
 
 
 def wider_swizzles(r: Request) -> Iterator[Candidate]:
-    """Yield the swizzles of 64 and 128 bytes that are wider than the current one."""
+    """Yield candidates with bytes64 and bytes128, if wider than the swizzle of the call."""
     span_bytes = r.span_bytes
     for swizzle in (TmaSwizzle.bytes64, TmaSwizzle.bytes128):
         if SWIZZLE_SPAN_BYTES[swizzle] > span_bytes:
@@ -92,7 +97,7 @@ def wider_swizzles(r: Request) -> Iterator[Candidate]:
 
 
 def split(r: Request) -> Iterator[Candidate]:
-    """Yield the split of the innermost dimension, which copies a wide tile at once."""
+    """Yield a candidate with split_inner=True, which copies a wide tile with one instruction."""
     if not r.is_driver_call and r.kind == "tiled" and r.facts.has_swizzle and not r.facts.is_split:
         text = "pass split_inner=True, to copy it at once"
         if not r.facts.swizzle:
@@ -101,38 +106,41 @@ def split(r: Request) -> Iterator[Candidate]:
 
 
 def allow(r: Request, rule_id: str) -> Iterator[Candidate]:
-    """Yield the call without a rule that only libcu++ has."""
+    """Yield a candidate whose `allow=` switches off a rule that only libcu++ has."""
     if rule_id not in r.allowed and not r.is_driver_call:
         allowed = (*sorted(r.allowed), rule_id)
         yield Candidate(lambda: f"pass allow={allowed}", {"allow": allowed})
 
 
 def _nearest_first(old: int, values: Iterable[int]) -> list[int]:
-    """Return values by their distance from `old`; of two at one distance the larger first."""
+    """Return values in the order of their distance from `old`, without `old` itself.
+
+    Of two values at the same distance, the larger value comes first.
+    """
     return sorted({n for n in values if n != old}, key=lambda n: (abs(n - old), -n))
 
 
 def box_entries(
     r: Request, i: int, wording: Callable[[int], str] = "use {}".format
 ) -> Iterator[Candidate]:
-    """Yield other values of entry i of the box, or of the channels: the nearest first.
+    """Yield other values of entry i of the box, or of an im2col map's channels, nearest first.
 
-    The candidates lie at the limits, and at the multiples of 16 bytes around the value.
+    The values are the limits, and the multiples of 16 bytes just below and above the old value.
     """
-    # `unit` keeps the inner row at a multiple of 16 bytes; a split counts whole spans.
+    # Entry 0 must be a multiple of `unit` elements: 16 bytes, or one span if it is split.
     c, most, unit = r.facts, MAX_BOX, 1
     old = c.box_dim[i] if r.kind == "tiled" else c.channels
     if i == 0:
         unit = c.span_values if c.is_split else r.inner_unit
         most *= c.span_values if c.is_split else 1
     extent = c.global_dim[i] if i < r.rank else most
-    # The likely values: each limit, rounded to a unit, and the units around the old value.
+    # The values are each limit rounded down to a unit, and the units next to the old value.
     limits = [most, min(extent, most), c.packed_unit]
     if i == 0 and c.span_bits:
         limits.append(r.span_elements)
     ends = [limit // unit * unit for limit in limits]
     around = [] if abs(old) > most else [old // unit * unit, -(-old // unit) * unit]
-    # The driver of a target without a model may accept a single element.
+    # A driver whose rules were not measured may accept a single element, so also try 1 then.
     in_units = r.target.has_model or (r.kind == "tiled" and not c.interleave)
     for n in _nearest_first(old, (*ends, *around, unit if in_units else 1)):
         if 1 <= n <= most:
@@ -140,32 +148,34 @@ def box_entries(
 
 
 def with_box_entry(r: Request, i: int, value: int) -> Change:
-    """Return the change of entry i of the box (innermost first), or of the channels."""
+    """Return the arguments that set entry i of the box, innermost first, or the channels."""
     if r.kind != "tiled":
         return {"channels_per_pixel": int(value)}
-    # The struct holds five entries; a tensor of more dimensions keeps its whole box.
+    # `r.box_dim` has at most five entries, so a tensor of a higher rank needs the box of the call.
     box = r.options.box_sizes[::-1] if r.rank > MAX_RANK else r.box_dim
     return {"box_sizes": with_entry(box, i, value)}
 
 
 def with_entry(values: tuple[int, ...], i: int, value: int) -> tuple[int, ...]:
-    """Return a driver-order tuple in row-major order, with entry i replaced."""
+    """Replace entry i of a tuple in driver order, and return the tuple in row-major order."""
     return (*values[:i], int(value), *values[i + 1 :])[::-1]
 
 
 def shrunk_boxes(r: Request) -> Iterator[Candidate]:
-    """Yield boxes of fewer bytes: the largest outer entry is shrunk, or if that is not enough is 1.
+    """Yield boxes of fewer bytes.
 
-    libcu++ limits the bytes of the box. The driver limits the bytes of the box divided by the
-    element strides, rounded down.
+    The entries shrink in this order: the outer entries from the largest to the smallest, then the
+    innermost entry. In each box, one entry shrinks, and the entries before it in this order are 1.
+    libcu++ limits the bytes of the box. The driver first divides each entry by its element stride
+    and rounds down.
     """
     box, bits = list(r.arguments.box_dim), r.facts.element_bits
-    # A copy of every n-th element takes 1/n of the box; an interleaved inner step is ignored.
+    # An element stride n divides the entry by n. The innermost element stride may be ignored.
     steps = [*r.arguments.element_strides, *[1] * len(box)][: len(box)]
     if r.facts.ignores_inner_step:
         steps[:1] = [1]
     for i in (*sorted(range(1, len(box)), key=lambda d: -box[d]), 0):
-        # The largest values that fit shared memory, and the driver's limit of a box.
+        # Find the largest entry i for each limit: shared memory, and the driver's MAX_BOX_BYTES.
         unit, fitting = r.inner_unit if i == 0 else 1, set()
         for limit_bytes, by in ((r.target.max_smem_bytes, [1] * len(box)), (MAX_BOX_BYTES, steps)):
             pairs = enumerate(zip(box, by, strict=False))
@@ -173,7 +183,8 @@ def shrunk_boxes(r: Request) -> Iterator[Candidate]:
             step = max(1, by[i])
             fits = 8 * limit_bytes // (bits * others) * step + step - 1 if others else 0
             units = min(box[i] - 1, fits) // unit
-            fitting.add(unit << units.bit_length() - 1 if units else 0)  # tiles are powers of two
+            # Propose a power of two times the unit, because kernels use such tiles.
+            fitting.add(unit << units.bit_length() - 1 if units else 0)
         for n in sorted(fitting - {0}, reverse=True):
             sizes, is_alone = with_entry(tuple(box), i, n), tuple(box) == r.arguments.box_dim
             wording = partial(_shrink_entry, r, i, n) if is_alone else partial(_shrink, r, sizes)
@@ -191,9 +202,10 @@ def _shrink(r: Request, sizes: tuple[int, ...]) -> str:
 
 
 def per_dimension(r: Request, name: str) -> Iterator[Candidate]:
-    """Yield a list that is as long as the rank: with outer entries of 1, or without outer ones.
+    """Yield a candidate whose argument `name` has one entry per dimension.
 
-    It is a guess where an entry other than 1 is dropped.
+    A short argument gets outer entries of 1. A long argument loses its outer entries. The candidate
+    is a guess if a lost entry is not 1.
     """
     driver_name = "box_dim" if name == "box_sizes" else "element_strides"
     values = reverse(getattr(r.arguments, driver_name))
@@ -208,7 +220,7 @@ def per_dimension(r: Request, name: str) -> Iterator[Candidate]:
 
 
 def elem_strides(r: Request, i: int) -> Iterator[Candidate]:
-    """Yield other values of entry i of elem_strides: the nearest first."""
+    """Yield candidates with other values of entry i of elem_strides, the nearest value first."""
     steps = r.arguments.element_strides
     extent = int(r.arguments.global_dim[i])
     for n in _nearest_first(steps[i], (1, MAX_ELEM_STRIDE, min(extent, MAX_ELEM_STRIDE))):
@@ -219,9 +231,10 @@ def elem_strides(r: Request, i: int) -> Iterator[Candidate]:
 
 
 def data_types(r: Request) -> Iterator[Candidate]:
-    """Yield the types that the same bits may have.
+    """Yield candidates with the other map types that the tensor's dtype allows.
 
-    Of padded values the unpadded type first, then the tensor's own type, then the others.
+    If the map's type is padded, its unpadded form comes first. The type of the tensor's dtype comes
+    next, then all other types.
     """
     if r.is_driver_call:
         return
@@ -246,16 +259,16 @@ def _pass_type(r: Request, data_type: TensorMapDataType | None, change: Change) 
 
 
 def with_options(change: Change) -> str:
-    """Return the words for arguments to pass too."""
+    """Return words that name the arguments to pass besides a fix, or ""."""
     named = [f"{name}={value}" for name, value in change.items()]
     return f" with {' and '.join(named)}" if named else ""
 
 
 def box_in(r: Request, bits: int, or_bits: int) -> Change:
-    """Return the box in as many bytes of elements of other `bits`, rounded up.
+    """Return the box with the innermost entry converted to elements of `bits` bits, rounded up.
 
-    The boxes of packed types count values, the others elements of the tensor. Where maps have no
-    type for it, its own elements have `or_bits`.
+    Before the conversion, the entry counts values of the map's type. If maps have no type for the
+    tensor, it counts elements of `or_bits` bits.
     """
     old = r.facts.element_bits if r.type_is_known else or_bits
     if old == bits or (r.kind == "tiled" and not r.facts.box_count):
@@ -269,7 +282,7 @@ def _is_like(row: DataTypeRow, other: DataTypeRow) -> bool:
 
 
 def carriers(r: Request) -> Iterator[Candidate]:
-    """Yield the types of whole bytes that carry the tensor's bits."""
+    """Yield candidates of `data_types` whose map type is not packed."""
     return (w for w in data_types(r) if not _is_packed(w.change["data_type"]))
 
 
@@ -278,12 +291,12 @@ def _is_packed(data_type: TensorMapDataType | None) -> bool:
 
 
 def targets(name: str, wording: Wording, is_guess: bool = False) -> Iterator[Candidate]:
-    """Yield another target."""
+    """Yield a candidate with another target."""
     yield Candidate(wording, {"target": name}, is_guess=is_guess)
 
 
 def counts(r: Request, name: str) -> Iterator[Candidate]:
-    """Yield other channels per pixel, or pixels per column: the nearest first."""
+    """Yield other channels per pixel, or other pixels per column, the nearest count first."""
     if name == "channels_per_pixel":
         yield from box_entries(r, 0)
         return
@@ -295,7 +308,7 @@ def counts(r: Request, name: str) -> Iterator[Candidate]:
 
 
 def moved(r: Request, offset: int) -> Iterator[Candidate]:
-    """Yield the same description of the memory from another offset=."""
+    """Yield a candidate with another offset= and the same shape= and strides=."""
     yield Candidate(
         lambda: (
             f"use an offset whose address is a multiple of {r.facts.alignment_bytes} bytes; the "
@@ -308,7 +321,7 @@ def moved(r: Request, offset: int) -> Iterator[Candidate]:
 def described(
     strides: tuple[int, ...], wording: Callable[[str], str], is_guess: bool = False
 ) -> Iterator[Candidate]:
-    """Yield the same description of the memory with other strides=."""
+    """Yield a candidate with other strides= and the same shape= and offset=."""
     yield Candidate(lambda: wording(f"strides={strides}"), {"strides": strides}, is_guess=is_guess)
 
 
@@ -316,19 +329,22 @@ def described(
 
 P = ParamSpec("P")
 
-NUMPY_ALIGNS = 16  # bytes: alignment of numpy.empty and x.copy()
-_FRESH = 1 << 20  # assumed address of a copy, aligned like allocations of its framework
+NUMPY_ALIGNS = 16  # the alignment of numpy.empty and x.copy(), in bytes
+_FRESH = 1 << 20  # the assumed address of an aligned copy
 
 
 def is_own(r: Request) -> bool:
-    """Whether another tensor may be proposed: for `make_*` calls with the tensor's own layout."""
+    """Return whether a fix may pass another tensor.
+
+    It may if the call is a `make_*` call with the tensor's own layout, and `keeps_tensor` is False.
+    """
     return not r.is_driver_call and r.is_own_layout and not r.keeps_tensor
 
 
 def of_own_tensor(
     find: Callable[Concatenate[Request, P], Iterator[Candidate]],
 ) -> Callable[Concatenate[Request, P], Iterable[Candidate]]:
-    """Make a generator of candidates yield nothing if another tensor may not be proposed."""
+    """Return a generator function that yields nothing if `is_own` returns False."""
 
     @wraps(find)
     def found(r: Request, /, *args: P.args, **keywords: P.kwargs) -> Iterable[Candidate]:
@@ -352,12 +368,15 @@ def _seen(
 
 
 def _along(values: Sequence[int], kept: Sequence[int | None], missing: int = 1) -> tuple[int, ...]:
-    """Return entries in the new order of dimensions; None stands for a new dimension."""
+    """Return `values` at the indices in `kept`; for an index None, return `missing`."""
     return tuple([missing if d is None else values[d] for d in kept])
 
 
 def _ragged_after(r: Request, kept: Sequence[int | None]) -> Change | None:
-    """Return `ragged=` for the kept dimensions; None if the ragged dimension is not kept."""
+    """Return `ragged=` as an index into the `kept` dimensions, or {} if the call has no `ragged=`.
+
+    Return None if the ragged dimension is not kept.
+    """
     if r.rare.ragged is None or not -r.rank <= r.rare.ragged < r.rank:
         return {}
     dim = r.rare.ragged % r.rank
@@ -367,7 +386,7 @@ def _ragged_after(r: Request, kept: Sequence[int | None]) -> Change | None:
 def permuted(
     r: Request, order: Sequence[int], wording: Callable[[str], str]
 ) -> Iterator[Candidate]:
-    """Yield the tensor with its dimensions in another order, and the box in that order."""
+    """Yield the tensor and the box with the dimensions in another order."""
     if list(order) == list(range(r.rank)):
         return
     change: Change = {}
@@ -393,10 +412,11 @@ def _reshaped(
     strides: Sequence[int] = (),
     box: Sequence[int] = (),
 ) -> Iterator[Candidate]:
-    """Yield the tensor with other dimensions over the same elements, and a box for it.
+    """Yield a view of the tensor with other dimensions, and a box for this view.
 
-    `kept` has the old dimension of each new one, or None for a new dimension. The ragged dimension
-    must be kept. Shape, strides and box are derived from `kept` unless they are passed.
+    Entry i of `kept` is the old dimension that becomes dimension i of the view, or None if the view
+    adds dimension i. The ragged dimension must be in `kept`. Shape, strides and box are computed
+    from `kept` unless they are passed.
     """
     change = _ragged_after(r, kept)
     if change is None:
@@ -414,14 +434,14 @@ def _reshaped(
 
     shape = shape or _along(r.tensor.shape, kept)
     strides = strides or _along(r.tensor.strides, kept, missing=0)
-    # Steps of the old dimensions have no meaning for the new ones.
+    # The element strides belong to the old dimensions, so drop them.
     all_changes = change | {"elem_strides": None}
     yield Candidate(wording, all_changes, _seen(r, shape, strides))
 
 
 @of_own_tensor
 def merged(r: Request, rank: int) -> Iterator[Candidate]:
-    """Yield the tensor with contiguous outer dimensions merged, down to a rank."""
+    """Yield views of rank `rank`. Each view merges a run of contiguous dimensions."""
     if r.kind != "tiled" or r.rank <= rank:
         return
     shape, strides, box = r.tensor.shape, r.tensor.strides, reverse(r.arguments.box_dim)
@@ -431,7 +451,7 @@ def merged(r: Request, rank: int) -> Iterator[Candidate]:
         last = first + r.rank - rank  # dimensions first..last become one
         if last >= r.rank:
             return
-        # Neighbours can merge if the outer stride spans the inner dimension.
+        # Two neighbours can merge if the outer stride is the inner extent times the inner stride.
         inner = zip(range(first, last), range(first + 1, last + 1), strict=True)
         if not all(strides[d] == shape[e] * strides[e] or shape[d] == 1 for d, e in inner):
             continue
@@ -445,7 +465,11 @@ def merged(r: Request, rank: int) -> Iterator[Candidate]:
 
 
 def _merged_box(box: Sequence[int], shape: Sequence[int], first: int, last: int) -> int:
-    """Return the merged entry of the box: whole inner dimensions multiply, up to a partial one."""
+    """Return the entry of the box for the merged dimensions `first` to `last`.
+
+    The result is the product of their entries, from the innermost dimension outwards. It ends with
+    the first entry that does not take its whole dimension.
+    """
     size = box[last]
     for d in range(last - 1, first - 1, -1):
         if size < math.prod(shape[d + 1 : last + 1]):
@@ -456,7 +480,10 @@ def _merged_box(box: Sequence[int], shape: Sequence[int], first: int, last: int)
 
 @of_own_tensor
 def indexed(r: Request, rank: int) -> Iterator[Candidate]:
-    """Yield one slice of the tensor with a rank, indexed in its outermost non-ragged dimensions."""
+    """Yield a slice of the tensor that has `rank` dimensions.
+
+    The slice takes index 0 of the outermost dimensions, except the ragged dimension.
+    """
     if r.kind != "tiled" or r.rank <= rank:
         return
     ragged = None if r.rare.ragged is None else r.rare.ragged % r.rank
@@ -471,7 +498,7 @@ def indexed(r: Request, rank: int) -> Iterator[Candidate]:
 
 @of_own_tensor
 def outer_ones(r: Request, rank: int, text: str) -> Iterator[Candidate]:
-    """Yield the tensor with outer dimensions of extent 1, up to a rank, and a box for it."""
+    """Yield the tensor with outer dimensions of extent 1 added until its rank is `rank`."""
     if not 0 < r.rank < rank:
         return
     ones = [None] * (rank - r.rank)
@@ -484,7 +511,7 @@ def outer_ones(r: Request, rank: int, text: str) -> Iterator[Candidate]:
 
 @of_own_tensor
 def stepped(r: Request, i: int) -> Iterator[Candidate]:
-    """Yield the tensor with every n-th element, in place of `elem_strides`."""
+    """Yield a view of every n-th element along dimension i, where n is its element stride."""
     step = r.arguments.element_strides[i]
     if r.kind != "tiled" or i == 0 or step < 1 or r.facts.box_count != r.rank:
         return
@@ -503,7 +530,7 @@ def stepped(r: Request, i: int) -> Iterator[Candidate]:
 
 @of_own_tensor
 def one_at_a_time(r: Request, i: int) -> Iterator[Candidate]:
-    """Yield one index of dimension i (innermost first), as a dimension of extent 1."""
+    """Yield a slice of one index along dimension i (0 is the innermost); the rank stays."""
     d = r.rank - 1 - i
     change = with_box_entry(r, i, 1) if r.kind == "tiled" else {}
 
@@ -516,7 +543,7 @@ def one_at_a_time(r: Request, i: int) -> Iterator[Candidate]:
 
 @of_own_tensor
 def parts(r: Request, i: int) -> Iterator[Candidate]:
-    """Yield a part of the tensor along dimension i (innermost first)."""
+    """Yield the first 2^30 indices of the tensor along dimension i (0 is the innermost)."""
     yield Candidate(partial(words.parts_fix, r, i), {}, _part(r, i, 1 << 30))
 
 
@@ -528,17 +555,20 @@ def _part(r: Request, i: int, extent: int) -> OtherTensor:
 
 @of_own_tensor
 def viewed(r: Request, bits: int, text: str) -> Iterator[Candidate]:
-    """Yield the tensor viewed as unsigned integers (signed if wider), with the box in them."""
+    """Yield the tensor viewed as integers of `bits` bits, and the box in these integers.
+
+    The integers are signed if they are wider than the tensor's elements, else unsigned.
+    """
     own_bits, code = r.tensor.dtype.itemsize_bits, words_of(r.tensor)
     is_wider = bits > own_bits
     wide, narrow = (bits // own_bits, 1) if is_wider else (1, own_bits // bits)
-    # Only whole bytes can be viewed, and widths must divide each other.
+    # A view needs elements of whole bytes, and one width must be a multiple of the other width.
     if own_bits == bits or own_bits % 8 or own_bits * wide != bits * narrow:
         return
     if bits > code.widest_bits or not r.rank:
         return
     inner, strides = r.facts.inner_box, r.tensor.strides
-    # A wider element must not straddle rows, nor the edge of the box.
+    # An element of the view must not cross the end of a row or the edge of the box.
     if any(n % wide for n in (r.tensor.shape[-1], *strides[:-1], inner)):
         return
     shape = (*r.tensor.shape[:-1], r.tensor.shape[-1] * narrow // wide)
@@ -563,14 +593,18 @@ def viewed(r: Request, bits: int, text: str) -> Iterator[Candidate]:
 def _copied(
     r: Request, shape: Sequence[int], rows: Sequence[int] = (), address: int = 0
 ) -> OtherTensor:
-    """Return a copy with the alignment of its framework, and rows of another length if given."""
+    """Return the description of a copy of the tensor.
+
+    Its address has the framework's alignment unless `address` is passed. Its strides are
+    row-major for the shape `rows`, or for `shape` if `rows` is omitted.
+    """
     address = address or _FRESH + (NUMPY_ALIGNS if words_of(r.tensor).aligned_copy else 0)
     return _seen(r, shape, row_major_strides(rows or shape), address=address)
 
 
 @of_own_tensor
 def copies(r: Request) -> Iterator[Candidate]:
-    """Yield copies of the tensor: row-major, at an aligned address, with padded rows."""
+    """Yield copies of the tensor: row-major, then at an aligned address, then with padded rows."""
     code, shape, bits = words_of(r.tensor), r.tensor.shape, r.tensor.dtype.itemsize_bits
     is_dense = r.tensor.strides == canonical_strides(shape, row_major_strides(shape), bits)
     yield Candidate(
@@ -587,12 +621,12 @@ def copies(r: Request) -> Iterator[Candidate]:
 
 
 def channels_last_hint(r: Request) -> str:
-    """Return how to put the channels last if the second dimension has them, else ""."""
+    """Return a fix that moves the channels from the second dimension to the last, or ""."""
     return next((candidate.text for candidate in channels_last(r)), "")
 
 
 def channels_last(r: Request) -> Iterator[Candidate]:
-    """Yield a copy of an N, C, [D,] [H,] W tensor with the channels last."""
+    """Yield a copy with the channels last if the tensor looks like N, C, [D,] [H,] W."""
     if r.view is None or r.kind == "tiled" or not r.is_own_layout or r.arguments.interleave:
         return
     shape, channels = r.tensor.shape, r.arguments.channels_per_pixel
@@ -609,10 +643,10 @@ def channels_last(r: Request) -> Iterator[Candidate]:
 
 
 def _padded(r: Request, unit: int) -> Iterator[Candidate]:
-    """Yield a copy whose rows take a multiple of `unit` elements each."""
+    """Yield a copy in which rows start a multiple of `unit` elements apart."""
     if r.rank:
         code, rows = words_of(r.tensor).pad, _whole_rows(r, unit)
-        # A framework without strided rows pads the tensor itself.
+        # A framework without strides cannot leave gaps after rows, so the last dimension grows.
         grows = "{widths}" in code
         seen = _copied(r, rows if grows else r.tensor.shape, rows)
         yield Candidate(partial(words.pad_fix, r, code, unit), {}, seen)
@@ -620,7 +654,7 @@ def _padded(r: Request, unit: int) -> Iterator[Candidate]:
 
 @of_own_tensor
 def widened(r: Request, unit: int) -> Iterator[Candidate]:
-    """Yield a copy whose last dimension is a multiple of `unit` elements, filled with zeros."""
+    """Yield a copy with zeros appended, so that its last dimension is a multiple of `unit`."""
     if r.rank:
         wording = partial(words.pad_fix, r, words_of(r.tensor).widen, unit)
         yield Candidate(wording, {}, _copied(r, _whole_rows(r, unit)))

@@ -1,9 +1,10 @@
-"""The search of fixes: list the broken rules in libcu++'s order, and run the judge on each fix.
+"""The search for fixes of a refused call.
 
-A fault has the candidate fixes of its row (`candidates.py`). The engine judges the request with
-each candidate applied. It proposes a candidate if that request is accepted, or breaks only rules
-that are reported already. If a candidate needs a second step, the same sentence names that step.
-`Report.fixed` is the first fix that changes only arguments.
+A `Fault` is a rule that a request breaks. The row of the rule has candidate fixes
+(`candidates.py`). The search applies each candidate to the request and judges the result. It
+proposes the candidate if the changed request is accepted, or breaks only rules that the report
+names already. If a candidate needs a second step, the text of the fix names both steps.
+`Report.fixed` combines fixes that change only arguments.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from tma_dlpack.checks.request import Request
 from tma_dlpack.checks.struct import Change, OtherTensor, reads
 from tma_dlpack.tables.rule import Rule
 
-MAX_STEPS = 4  # fixes that one sentence names one after the other
-MAX_REPAIRS = 40  # fixes that `Report.fixed` applies to one call
+MAX_STEPS = 4  # the most steps of one fix
+MAX_REPAIRS = 40  # the most fixes that `Report.fixed` applies to one call
 _ROW = {rule.id: number for number, rule in enumerate(RULES)}
 
 #: The arguments that decide how large the tile is.
 TILE_ARGUMENTS = frozenset({"box_sizes", "channels_per_pixel", "pixels_per_column", "data_type"})
 
-# Per rule, masks of the rules that must hold before it is reported.
+# For each rule, a mask of its prerequisites: the rules that must hold before it is reported.
 _PREREQUISITES = tuple(sum(1 << _ROW[other] for other in rule.prerequisites) for rule in RULES)
 _PREREQUISITES_AT_ENTRY = tuple(
     sum(1 << _ROW[other] for other in rule.prerequisites_at_entry) for rule in RULES
@@ -39,12 +40,12 @@ Key = tuple[str, tuple[int, ...]]
 
 
 class Fault(NamedTuple):
-    """A rule that a request breaks. Faults sort in the order in which libcu++ checks the rules."""
+    """A rule that a request breaks. Sorted faults are in libcu++'s order."""
 
-    place: tuple[int, int, int]  # step, entry in libcu++'s order, row
-    key: Key  # the rule's id, and the entry of a rule with `each`
+    place: tuple[int, int, int]  # the rule's step, the entry in libcu++'s order, the row
+    key: Key  # the rule's id, and a tuple of the entry (empty for a rule without `each`)
     rule: Rule
-    argument: str  # the argument that the rule is about, as rows name it
+    argument: str  # the argument that the rule is about, by its name in rows
 
     def alternatives(self, request: Request) -> Iterable[Candidates]:
         """Return the candidate fixes of the row, the best alternative first."""
@@ -53,7 +54,10 @@ class Fault(NamedTuple):
 
 @cache
 def _fault(row: int, entry: int) -> Fault:
-    """Return the fault of a row at an entry, or at -1; without the argument if `on` is callable."""
+    """Return the fault of a row at an entry; the entry is -1 for a rule without `each`.
+
+    `argument` is "" if `on` is callable, because the request is not known here.
+    """
     rule = RULES[row]
     nth = -entry if rule.outermost_first else entry
     key = (rule.id, () if entry < 0 else (entry,))
@@ -61,11 +65,11 @@ def _fault(row: int, entry: int) -> Fault:
 
 
 def faults_of(request: Request) -> list[Fault]:
-    """Return the rules that do not hold, in libcu++'s order."""
-    # C has judged the call already.
+    """Return the faults of a request, in libcu++'s order."""
+    # C has judged the call already, so use its list of failed rows.
     if request.call is not None:
         return _reported(request, request.call, request.call.failed, request.call.mask)
-    # Without a tensor, or with unreadable driver arguments, there is nothing that rules can read.
+    # Rules cannot read a tensor that was refused, or driver arguments that could not be read.
     if request.unreadable and (request.is_driver_call or request.view is None):
         return []
     rows = rows_of(request.kind, request.rules, request.is_driver_call)
@@ -77,14 +81,14 @@ def faults_of(request: Request) -> list[Fault]:
 
 
 def is_refused(request: Request) -> bool:
-    """Whether a request is unreadable, or breaks rules."""
+    """Return whether a request has unreadable arguments or breaks rules."""
     return bool(request.unreadable or faults_of(request))
 
 
 def outcome_of(request: Request, candidate: Candidate) -> tuple[Any, list[Fault]]:
-    """Return the struct of the request with a candidate applied, and the rules that it breaks.
+    """Return the struct and the faults of the request with a candidate applied.
 
-    C judges it if possible.
+    The C extension judges the changed request if it can.
     """
     if request.call is not None:
         call = request.call.changed(candidate.change, candidate.view)
@@ -98,9 +102,11 @@ def outcome_of(request: Request, candidate: Candidate) -> tuple[Any, list[Fault]
 def _reported(
     request: Request, facts: Any, failed: list[tuple[int, int]], mask: int
 ) -> list[Fault]:
-    """Order failures, without those of rules whose prerequisites failed or could not be read.
+    """Return the faults to report, sorted.
 
-    `facts` is the struct, which failed in the rows of `mask`; `request` names the unread arguments.
+    `failed` has the (row, entry) of every false predicate, and `mask` has one bit for each of these
+    rows. A failure is dropped if a prerequisite of its rule failed, or if its rule reads an
+    argument of `request` that could not be read. `facts` is the struct of the request.
     """
     found = []
     for row, entry in failed:
@@ -114,19 +120,19 @@ def _reported(
         found.append(fault)
     if request.unreadable or request.unread:
         found = [fault for fault in found if not _reads_unread(request, fault)]
-    found.sort()  # by `place`, which is unique
+    found.sort()  # compares only `place`, because no two faults have the same place
     return found
 
 
 def _is_late(row: int, entry: int, failed: list[tuple[int, int]]) -> bool:
-    """Whether a prerequisite of the rule failed at the same entry."""
+    """Return whether one of `prerequisites_at_entry` of the rule failed at the same entry."""
     return any(
         (_ROW[other], max(0, entry)) in failed for other in RULES[row].prerequisites_at_entry
     )
 
 
 def _reads_unread(request: Request, fault: Fault) -> bool:
-    """Whether a rule reads an argument that is unreadable or unknown."""
+    """Return whether the rule of a fault reads an argument that is unreadable or unknown."""
     unreadable = {v.argument for v in request.unreadable}
     names = READS[fault.place[-1]]
     return any(words.argument(request, name) in unreadable for name in names) or (
@@ -136,7 +142,7 @@ def _reads_unread(request: Request, fault: Fault) -> bool:
 
 @cache
 def rows_of(kind: str, rules: str, is_driver_call: bool = False) -> int:
-    """Return the mask of the rules that apply to a call."""
+    """Return the mask of the rules that apply to a kind of map in a set of rules."""
     return sum(
         1 << number
         for number, rule in enumerate(RULES)
@@ -153,14 +159,14 @@ def _unread_rows(unread: frozenset[str]) -> int:
 
 
 class Answer(NamedTuple):
-    """The result of one candidate fix, or of several applied together."""
+    """The result of a candidate fix, which may combine several steps."""
 
     candidate: Candidate
     start: Request
     facts: Any  # the struct of the changed request
-    left: list[Fault]  # rules still broken
-    is_enough: bool  # whether `left` has only known faults
-    is_alone: bool = True  # whether it is a single step
+    left: list[Fault]  # the rules that the changed request breaks
+    is_enough: bool  # whether all faults in `left` were known before
+    is_alone: bool = True  # whether the candidate is a single step
 
     @property
     def request(self) -> Request:
@@ -169,22 +175,22 @@ class Answer(NamedTuple):
 
 
 def answers(request: Request, fault: Fault, known: Set[Key]) -> list[Answer]:
-    """Return the fixes of a fault that leave only the `known` faults.
+    """Return the fixes of a fault that leave no faults except `known` ones.
 
-    A fix that leaves more faults than the first one is dropped. If no fix is enough alone, the
-    first one is extended with fixes of the remaining faults.
+    The first fix is the best fix. Another fix is dropped if a rule stays broken that the first fix
+    repairs. If every fix leaves new faults, the first fix gets further steps that fix these.
     """
     steps = list(_steps(request, fault, known))
     found = [answer for answer in steps if answer.is_enough]
     if found:
-        # Alternatives must not leave more rules broken than the best fix.
+        # Keep a fix only if `found[0]` also leaves every rule broken that this fix leaves broken.
         least = {f.rule.id for f in found[0].left}
         return [a for a in found if not a.left or {f.rule.id for f in a.left} <= least]
     return [_continued(answer, set(known) - {fault.key}) for answer in steps[:1]]
 
 
 def _steps(request: Request, fault: Fault, known: Set[Key]) -> Iterator[Answer]:
-    """Yield one fix per alternative, even if the fix breaks other rules."""
+    """Yield the best fix of each alternative, even if this fix breaks other rules."""
     for tries in fault.alternatives(request):
         if request.keeps_tensor:
             tries = (candidate for candidate in tries if not candidate.is_other_tensor)
@@ -194,10 +200,11 @@ def _steps(request: Request, fault: Fault, known: Set[Key]) -> Iterator[Answer]:
 
 
 def _first(request: Request, fault: Fault, tries: Candidates, known: Set[Key]) -> Answer | None:
-    """Return the best candidate, in three classes.
+    """Return the result of the best candidate in `tries`, or None if no candidate fixes the fault.
 
-    First: one after which nothing about the same entry is broken. Second: one that breaks no new
-    rule. Third: any candidate that fixes the fault.
+    The best candidate breaks no new rule and leaves no fault at the entry of `fault` (with another
+    tensor: no fault about the tensor). The second best candidate breaks no new rule. If there is
+    neither, the first candidate that fixes the fault is the best.
     """
     enough = some = None
     for candidate in tries:
@@ -206,7 +213,7 @@ def _first(request: Request, fault: Fault, tries: Candidates, known: Set[Key]) -
             return Answer(candidate, request, facts, left, True)
         broken, own, others = {f.key for f in left}, fault.key, known
         if candidate.is_other_tensor:
-            # The entries of another tensor need not correspond: compare rules only.
+            # Dimension i may be another dimension of the new tensor, so compare rules, not entries.
             broken, own, others = _rules_of(broken), (own[0], ()), _rules_of(known)
         if own in broken:
             continue
@@ -223,22 +230,25 @@ def _first(request: Request, fault: Fault, tries: Candidates, known: Set[Key]) -
 
 
 def _is_of_tensor(fault: Fault) -> bool:
-    """Whether a fault is about the tensor; a candidate with another tensor may avoid it."""
+    """Return whether a fault is about the tensor, not about another argument."""
     return fault.argument.startswith("tensor.")
 
 
 def _rules_of(keys: Set[Key]) -> set[Key]:
-    """Return the keys without their entries."""
+    """Return keys that have only the ids of the rules."""
     return {(rule_id, ()) for rule_id, _ in keys}
 
 
 def is_same_entry(one: Fault, other: Fault) -> bool:
-    """Whether two faults are about one entry of one argument."""
+    """Return whether two faults are about the same entry of the same argument."""
     return one.argument == other.argument and (one.key[1] or (0,)) == (other.key[1] or (0,))
 
 
 def _continued(answer: Answer, known: Set[Key]) -> Answer:
-    """Fix the rules that a fix newly breaks; after `MAX_STEPS`, name them instead."""
+    """Return a fix with further steps, which repair the rules that the fix newly breaks.
+
+    If `MAX_STEPS` steps are not enough, return the fix alone. Its text then names these rules.
+    """
     first = answer
     taken, change, view = [first.candidate], dict(first.candidate.change), first.candidate.view
     for _ in range(MAX_STEPS):
@@ -246,7 +256,7 @@ def _continued(answer: Answer, known: Set[Key]) -> Answer:
             wording = partial(_in_one_sentence, taken)
             candidate = Candidate(wording, change, view, first.candidate.is_guess)
             return answer._replace(candidate=candidate, start=first.start, is_alone=False)
-        # Fix the first newly broken rule, with a certain fix, best one that breaks nothing more.
+        # Repair the first newly broken rule, without guesses. Prefer a repair that breaks no rule.
         new = next(f for f in answer.left if f.key not in known)
         steps = [a for a in _steps(answer.request, new, known) if not a.candidate.is_guess]
         steps.sort(key=lambda a: not a.is_enough)
@@ -265,7 +275,7 @@ def _continued(answer: Answer, known: Set[Key]) -> Answer:
 
 
 def _text_of_step(step: Candidate) -> str:
-    """Return the text of a later step; it must name every argument that the step changes."""
+    """Return a text of a later step that names every argument which the step changes."""
     names = [name for name in step.change if f"{name}=" not in step.text]
     if not names or step.is_other_tensor:
         return step.text
@@ -273,7 +283,10 @@ def _text_of_step(step: Candidate) -> str:
 
 
 def _in_one_sentence(steps: list[Candidate]) -> str:
-    """Return the texts of steps, except steps whose arguments are all changed again later."""
+    """Return the texts of the steps, joined.
+
+    A step is omitted if later steps change all of its arguments again.
+    """
     texts: list[str] = []
     later: set[str] = set()
     for step in reversed(steps):
@@ -283,7 +296,7 @@ def _in_one_sentence(steps: list[Candidate]) -> str:
     return ", and ".join(reversed(texts))
 
 
-# Arguments that change together: a box counts elements of the data type.
+# Arguments that change together, because the box counts elements of the data type.
 _UNITS = {"data_type", "box_sizes", "channels_per_pixel"}
 DRIVERS_RULES: Change = {"rules": "driver"}
 
@@ -291,22 +304,23 @@ DRIVERS_RULES: Change = {"rules": "driver"}
 def changes_of(
     request: Request, given: Change, request_of: Callable[[Change], Request]
 ) -> Change | None:
-    """Return arguments that are accepted instead; None if the tensor itself must change.
+    """Return the arguments to change, with values for which the call is accepted.
 
-    If no arguments satisfy libcu++'s or the documented rules, the driver's own rules are tried.
-    If the dimensions must be in another order, `shape=` and `strides=` describe that order.
+    Return None if the tensor itself must change. If the call's own set of rules accepts no
+    arguments, the search continues with the driver's rules. If the dimensions must be in another
+    order, the result has `shape=` and `strides=` in that order.
     """
     change = _accepted_change(request)
     if change is None:
         return _permuted_change(request, given, request_of)
     if not given.keys() >= change.keys() and is_refused(request_of({**given, **change})):
-        # The call has no such argument: for a convolution the change would be another convolution.
+        # `given` lacks an argument to change, because make_conv_descriptor computes this argument.
         return None
     return _needed(change, given, request_of)
 
 
 def _accepted_change(request: Request) -> Change | None:
-    """Return arguments that are accepted, under the rules of the call or else the driver's."""
+    """Return a change that the call's rules accept, or else one with ``rules="driver"``."""
     change, stuck = _search(request)
     if change is None and _may_be_lifted(request, stuck):
         by_driver, _ = _search(request.changed(DRIVERS_RULES))
@@ -317,9 +331,10 @@ def _accepted_change(request: Request) -> Change | None:
 def _permuted_change(
     request: Request, given: Change, request_of: Callable[[Change], Request]
 ) -> Change | None:
-    """Return the tensor's dimensions in another order, as arguments, with the box in that order.
+    """Return arguments that describe the tensor and the box with the dimensions in another order.
 
-    Not where anything else of the box must change, which may have been meant for the order given.
+    Return None if the box must also get another size. The user may have meant the box for the
+    order of the call.
     """
     if not given.keys() >= {"shape", "strides"} or not request.is_own_layout or not request.rank:
         return None
@@ -332,7 +347,7 @@ def _permuted_change(
             view = _reordered(request, candidate)
             if view is None:
                 continue
-            # Describe the permutation by arguments; then the rest must be accepted, with this tile.
+            # Pass the permutation as arguments. Other arguments may change too, but not the tile.
             change = {"strides": view.strides} | candidate.change
             if view.shape != request.tensor.shape:
                 change["shape"] = view.shape
@@ -345,7 +360,7 @@ def _permuted_change(
 
 
 def _reordered(request: Request, candidate: Candidate) -> OtherTensor | None:
-    """Return the view of a candidate that only puts the dimensions in another order."""
+    """Return the view of a candidate if it only reorders the dimensions, else None."""
     own, other = request.tensor, candidate.view
     if other is None or other.address != request.address or other.dtype != own.dtype:
         return None
@@ -354,7 +369,11 @@ def _reordered(request: Request, candidate: Candidate) -> OtherTensor | None:
 
 
 def _may_be_lifted(request: Request, stuck: list[Fault]) -> bool:
-    """Whether the driver may lack these rules, and the target supports what the driver accepts."""
+    """Return whether a search with the driver's rules may succeed.
+
+    It may if the driver has none of the rules in `stuck`, and if no feature is missing that only
+    libcu++ checks.
+    """
     by_driver = request.set_of("driver")
     return not any(by_driver in f.rule.sets for f in stuck) and not any(
         f.rule.unsupported and by_driver not in f.rule.sets for f in faults_of(request)
@@ -362,10 +381,13 @@ def _may_be_lifted(request: Request, stuck: list[Fault]) -> bool:
 
 
 def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fault]]:
-    """Return accepted arguments, or None and the faults without a fix.
+    """Return the pair (accepted change, []).
 
-    If split_inner= does not help, search again `without` it. Make the tile smaller only if a fix of
-    the first report proposes it.
+    If the search fails, return None and the remaining faults. The list is empty if an earlier step
+    has broken other rules.
+
+    The search does not change the argument `without`. It makes the tile smaller only if a fix of
+    the first request does, or if a fault of the first request is about the tile.
     """
     start, change, is_in_order = request, Change(), True
 
@@ -381,13 +403,13 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
         if answer is not None and _shrinks(answer) and not _may_shrink(start, is_clear):
             answer = None
         if answer is None:
-            # No single fix is enough: take a step, even if it breaks other rules.
+            # Every fix breaks a rule. Take one of them; the next rounds repair the broken rule.
             alone = request.with_fields(keeps_tensor=True)
             steps = filter(is_clear, (a for f in unsolved for a in _steps(alone, f, set())))
             may_shrink = _may_shrink(start, is_clear)
             answer = next((a for a in steps if may_shrink or not _shrinks(a)), None)
             is_in_order &= answer is None
-        # The split excludes other fixes: search again without it.
+        # An earlier step passed split_inner=True, which excludes other fixes. Search without it.
         if answer is None and "split_inner" in change:
             return _search(start, without="split_inner")
         if answer is None:
@@ -400,9 +422,11 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
 def _kept_or_smaller(
     request: Request, faults: list[Fault], is_clear: Callable[[Answer], bool]
 ) -> tuple[Answer | None, list[Fault]]:
-    """Return the first answer that keeps the tile, else the first; and the faults without one.
+    """Return the first answer that keeps the tile, or else the first answer.
 
-    Several steps are no answer where another tensor is one, which the words then propose.
+    Also return the faults without an answer. Neither result has a fault that another tensor fixes
+    in one step, if its fixes by arguments take several steps or break rules. The text of the
+    violation then proposes the other tensor.
     """
     known, smaller, unsolved = {f.key for f in faults}, None, []
     alone = request.with_fields(keeps_tensor=True)
@@ -420,12 +444,12 @@ def _kept_or_smaller(
 
 
 def _shrinks(answer: Answer) -> bool:
-    """Whether an answer makes the tile smaller."""
+    """Return whether an answer makes the tile smaller."""
     return bool(answer.facts.box_bits < answer.start.facts.box_bits)
 
 
 def _may_shrink(request: Request, is_clear: Callable[[Answer], bool]) -> bool:
-    """Whether a fix of the report on a request makes the tile smaller, or is about the tile."""
+    """Return whether a fault is about the tile, or whether a fix of a fault shrinks the tile."""
     faults = faults_of(request)
     known = {f.key for f in faults}
     return any(f.argument in TILE_ARGUMENTS for f in faults) or any(
@@ -434,9 +458,9 @@ def _may_shrink(request: Request, is_clear: Callable[[Answer], bool]) -> bool:
 
 
 def _needed(change: Change, given: Change, request_of: Callable[[Change], Request]) -> Change:
-    """Return the smallest part of a change that is still accepted.
+    """Return the part of a change that is needed for the call to be accepted.
 
-    A type goes with its box, which may count other units.
+    A data type and its box are kept or dropped together, because the box counts its elements.
     """
     units = _UNITS & change.keys() if "data_type" in change else set()
     for names in [{name} for name in change if name not in units] + [units] * bool(units):

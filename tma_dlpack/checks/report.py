@@ -1,4 +1,4 @@
-"""The `Report` of a check, the errors of a refusal, and the sentences of both."""
+"""The `Report` of a check, the errors of a refused call, and the sentences of both."""
 
 from __future__ import annotations
 
@@ -43,10 +43,16 @@ from tma_dlpack.tables.errors import (
 from tma_dlpack.tables.rule import HAS_TYPE
 from tma_dlpack.tables.targets import Target
 
-_VALUES = {type(None), tuple, str, int, bool}  # which can be read again
+_VALUES = {
+    type(None),
+    tuple,
+    str,
+    int,
+    bool,
+}  # immutable, so not copied
 _UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)
 
-#: The mask of the rows of `_UNSUPPORTED`.
+#: The rules of `_UNSUPPORTED` as a mask of rows.
 _UNSUPPORTED_ROWS = sum(1 << number for number, rule in enumerate(RULES) if rule.unsupported)
 
 _ALLOWABLE = frozenset(ALLOWABLE)
@@ -63,15 +69,15 @@ RequestOf = Callable[[Arguments], Request]
 class Report(Drawn):
     """The result of a check: whether the call is accepted, and if not, why and how to fix it.
 
-    Returned by the `check_*` functions. True if the call is accepted, as `ok`; ``print(report)``
-    shows every violation with its fix.
+    The `check_*` functions return a report. A report is true if the call is accepted, like `ok`.
+    ``print(report)`` shows every violation with its fix.
 
     Attributes
     ----------
     violations : tuple of Violation
         Every rule that the call breaks, in libcu++'s order; empty if the call is accepted.
     advice : tuple of Advice
-        Remarks on an accepted call, such as bank conflicts; empty if it is refused.
+        Remarks on an accepted call, such as bank conflicts; empty if the call is refused.
 
     Examples
     --------
@@ -80,7 +86,7 @@ class Report(Drawn):
     >>> report = tma.check_tma_descriptor(x, box_sizes=(16, 3))
     >>> report.ok, [v.rule for v in report.violations]
     (False, ['BOX_INNER_16B'])
-    >>> fixed = report.fixed()  # None where the tensor itself must change
+    >>> fixed = report.fixed()  # None if the tensor itself must change
     >>> fixed["box_sizes"]
     (16, 4)
     """
@@ -100,7 +106,7 @@ class Report(Drawn):
         request_of: RequestOf,
         find_violations: Callable[[], tuple[Violation, ...]] | None = None,
     ) -> Report:
-        """Make the report on a call that was judged.
+        """Return the report on a call that was judged.
 
         The violations and the advice are computed on first use.
         """
@@ -113,7 +119,7 @@ class Report(Drawn):
         return report
 
     def __getattr__(self, name: str) -> Any:
-        """Work out the advice of an accepted call, or the violations of a refused one."""
+        """Compute and keep the advice of an accepted call, or the violations of a refused call."""
         found: tuple[Finding, ...]
         if name == "advice" and self._request_of is not None:
             found = advise(self._request_of(self._given))
@@ -135,8 +141,8 @@ class Report(Drawn):
     def raise_if_refused(self) -> None:
         """Raise `TmaPreconditionError` with all violations, if there are any.
 
-        It is a `TmaTargetError`, which is also a `TmaUnsupportedError` (a RuntimeError), if the
-        first violation is that the target lacks a feature.
+        If the first violation is that the target lacks a feature, the error is a `TmaTargetError`.
+        This subclass is also a `TmaUnsupportedError`, which is a RuntimeError.
         """
         if self.violations:
             raise refusal_of(self.violations)
@@ -145,18 +151,18 @@ class Report(Drawn):
     def fixed(self) -> dict[str, Any] | None:
         """Return the keyword arguments after the tensor, corrected so that the call is accepted.
 
-        Only refused arguments change, as little as their rules allow, and none is given another
-        meaning: a word that may mean two things is left to you. If no arguments satisfy
-        libcu++'s rules (for example a box larger than the tensor, without a smaller valid one) but
-        some satisfy the driver's, `allow` names the rules to switch off, or `rules` is
-        ``"driver"``.
+        Only arguments that the violations concern change, and they change as little as the rules
+        allow. No argument gets another meaning, so the result is None if a word may mean two
+        values. Some calls cannot satisfy libcu++'s rules but can satisfy the driver's rules. An
+        example is a box larger than the tensor if no smaller box is valid. For such a call, the
+        result has `allow=` with the rules to switch off, or ``rules="driver"``.
 
         Returns
         -------
         dict or None
-            Arguments that have been checked: ``make_tma_descriptor(x, **fixed)`` is accepted. None
-            if the tensor itself must change, or an argument could not be understood;
-            `accepted_arguments` raises then.
+            Arguments that were checked, so ``make_tma_descriptor(x, **fixed)`` is accepted. None if
+            the tensor itself must change, or if an argument could not be understood. In these two
+            cases `accepted_arguments` raises an error.
 
         Examples
         --------
@@ -173,7 +179,7 @@ class Report(Drawn):
 
     @opaque
     def accepted_arguments(self) -> dict[str, Any]:
-        """Return the arguments that `fixed` gives; raise if the tensor itself must change.
+        """Return the arguments that `fixed` returns; raise an error if `fixed` returns None.
 
         Returns
         -------
@@ -183,7 +189,7 @@ class Report(Drawn):
         Raises
         ------
         TmaPreconditionError
-            If no arguments are accepted; its violations say what to change about the tensor.
+            If `fixed` returns None. The violations state what to change.
 
         Examples
         --------
@@ -201,7 +207,7 @@ class Report(Drawn):
 
     @opaque
     def changes(self) -> dict[str, Any] | None:
-        """Return only the keyword arguments that `fixed` changes; None where `fixed` is None.
+        """Return only the keyword arguments that `fixed` changes; None if `fixed` returns None.
 
         >>> import numpy as np, tma_dlpack as tma
         >>> tma.check_tma_descriptor(np.zeros((64, 64), np.float32), box_sizes=(16, 3)).changes()
@@ -212,7 +218,7 @@ class Report(Drawn):
         meant: dict[str, Any] = {}
         while (request := self._request_of({**self._given, **meant})).unreadable:
             if any(v.argument not in request.proposals for v in request.unreadable):
-                return None  # the argument is not clear, or the tensor itself was refused
+                return None  # an argument is ambiguous, or the tensor itself was refused
             meant |= request.proposals
         changes = changes_of(request, {**self._given, **meant}, self._request_of)
         return None if changes is None else meant | changes
@@ -236,9 +242,10 @@ class Report(Drawn):
 
 
 class CallInC:
-    """A refused call for a tensor that C has read.
+    """A function that reads a refused call again with other arguments.
 
-    Calling it parses other arguments, in C if possible.
+    The C extension has read the call. The function keeps the C call and the type of the tensor, but
+    not the tensor. It parses the arguments in C if possible.
     """
 
     __slots__ = ("call", "names", "producer")
@@ -251,7 +258,7 @@ class CallInC:
     def __call__(self, given: Mapping[str, Any]) -> Request:
         """Return the request of the same tensor with the arguments in `given`."""
         request = self.request_of(self.call)
-        # `changed` returns None for arguments that C cannot read
+        # The result is None if C cannot read the arguments.
         call = self.call.changed(given, None)
         if call is not None:
             return self.request_of(call)
@@ -261,32 +268,35 @@ class CallInC:
         return read_call(request.kind, own, address, given, target, False, unreadable)
 
     def request_of(self, call: JudgedCall) -> Request:
-        """Return the request of a judged call on the tensor."""
+        """Return the request of a call that C has judged."""
         request = Request(call=call, producer=self.producer)
-        # C cuts numbers that do not fit its struct; then Python computes the facts again.
+        # C clamps numbers that do not fit its struct. Without `facts`, Python computes the struct.
         if call.is_exact:
             request.facts = call
         return request
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The compiled call cannot be pickled; the Python function with the same tensor can.
+        # The C call cannot be pickled. A partial of `request_of_tensor` can be pickled instead.
         request = self.request_of(self.call)
         return partial, (request_of_tensor, request.kind, *_own(request), ())
 
 
 def violations_in_c(read: CallInC) -> tuple[Violation, ...]:
-    """Return the violations of the call itself."""
+    """Return the violations of the call with its original arguments."""
     return find_violations(read.request_of(read.call), read.names)
 
 
 def _own(request: Request) -> tuple[TensorView, int]:
-    """Return the view and the address of the tensor itself, without `shape=` and `offset=`."""
+    """Return the tensor's own view and address, before `shape=`, `strides=` and `offset=`."""
     view = request.tensor
     return view.own or view, request.address - view.offset_bytes
 
 
 class AcceptedCall:
-    """An accepted call that C has read: its map, without tensor and bytes, or its request."""
+    """A function that returns the request of an accepted call that C has read.
+
+    `call` is the request, or the map that the call made, without its tensor and bytes.
+    """
 
     __slots__ = ("call",)
 
@@ -306,14 +316,18 @@ class AcceptedCall:
 
 @dataclass(frozen=True, slots=True)
 class CallInOtherWords:
-    """A call whose arguments include none of `dropped`, from which it has the `fixed` ones."""
+    """A function that reads the arguments of `make_conv_descriptor` as those of an im2col map.
+
+    `dropped` are the arguments of the convolution, such as kernel_size. `fixed` are the arguments
+    that were computed from them, such as the corners. `of_call` reads the arguments of the map.
+    """
 
     of_call: RequestOf
     dropped: frozenset[str]
     fixed: Arguments
 
     def __call__(self, given: Arguments) -> Request:
-        """Return the request with the other arguments in `given`."""
+        """Return the request for `given`, with `dropped` removed and `fixed` added."""
         kept = {name: value for name, value in given.items() if name not in self.dropped}
         return self.of_call({**kept, **self.fixed})
 
@@ -322,7 +336,10 @@ class CallInOtherWords:
 
 
 def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Report:
-    """Check a call and keep what `Report.fixed` needs; `request_of` parses the arguments."""
+    """Return the report on a call.
+
+    `request_of` parses the arguments. The report keeps both for `Report.fixed`.
+    """
     given = {
         name: value if type(value) in _VALUES else reusable(value) for name, value in given.items()
     }
@@ -344,16 +361,16 @@ def accepted(given: dict[str, Any], call: Any) -> Report:
 def refused(
     tensor: object, call: JudgedCall, given: dict[str, Any] | None
 ) -> Report | TmaPreconditionError:
-    """Return the report on a call that C refused, or its error if `given` is None.
+    """Return the report on a call that C refused, or the error of the call if `given` is None.
 
-    The words of the violations are made from numbers when they are first read, so neither result
-    keeps the tensor.
+    The report and the error compute their sentences on first use, from the numbers of the C call.
+    So neither keeps the tensor.
     """
     read = CallInC(call, type(tensor), words.names_in_caller(tensor))
     find = partial(violations_in_c, read)
     if given is not None:
         return Report._judged(given, read, find)
-    # The class of the error depends on the first violation, so find the violations now.
+    # The first violation may decide the class of the error, so find the violations now.
     if call.mask & _UNSUPPORTED_ROWS:
         return refusal_of(find())
     # All other errors compute their violations on first use.
@@ -361,9 +378,9 @@ def refused(
 
 
 def error_of(request: Request, tensor: object = None) -> TmaPreconditionError | None:
-    """Return the error of a request, or None if it is accepted.
+    """Return the error of a request, or None if the request is accepted.
 
-    The message is made on first use.
+    The error computes its message on first use.
     """
     if not is_refused(request):
         return None
@@ -373,17 +390,20 @@ def error_of(request: Request, tensor: object = None) -> TmaPreconditionError | 
 
 
 def refusal_of(violations: tuple[Violation, ...]) -> TmaPreconditionError:
-    """Return the error of violations: a `TmaTargetError` if the target lacks a feature."""
+    """Return the error of violations.
+
+    It is a `TmaTargetError` if the first violation is that the target lacks a feature.
+    """
     lacks = violations[0].rule in _UNSUPPORTED
     return (TmaTargetError if lacks else TmaPreconditionError)(violations)
 
 
 def find_violations(request: Request, names: words.Names = words.UNNAMED) -> tuple[Violation, ...]:
-    """Check a request against its set of rules.
+    """Return the violations of a request under its set of rules, unreadable arguments first.
 
-    Returns every violation, in libcu++'s order: the first is the one that C++ would throw. Rules
-    whose prerequisites failed are skipped, and so are violations that an earlier fix removes.
-    Fixes call the tensor by its name in `names`.
+    The other violations are in libcu++'s order, so the first of them is the one that C++ would
+    throw. A rule is skipped if one of its prerequisites failed. A violation is skipped if the fix
+    of an earlier violation removes it too. Fixes call the tensor by its name in `names`.
     """
     unreadable = [replace(v, fix=words.in_words_of(v.fix, names)) for v in request.unreadable]
     return (*unreadable, *violations_of(request, names))
@@ -392,15 +412,15 @@ def find_violations(request: Request, names: words.Names = words.UNNAMED) -> tup
 def check_driver_call(
     kind: MapKind, given: Arguments, target: Target, unread: frozenset[str]
 ) -> tuple[Request, tuple[Violation, ...]]:
-    """Check a `driver_encode_*` call; the arguments and entries in `unread` are not known.
+    """Return the request and the violations of a `driver_encode_*` call.
 
-    Rules that need an unknown argument are skipped. Returns the request of the call, for `advise`,
-    and the violations.
+    `unread` names the arguments, and the entries of arguments, whose values are not known. Rules
+    that need an unknown value are skipped. The caller passes the request to `advise`.
     """
     request = read_driver_call(kind, given, target)
     unreadable = [(v.argument.removeprefix("tensor_"), v) for v in request.unreadable]
     shown = tuple(v for name, v in unreadable if name not in unread)
-    # An enum value without a member is a violation itself; rules that read it are skipped.
+    # An enum value without a member is a violation itself, so skip the rules that read this enum.
     wrong = frozenset(name for name, _ in unreadable)
     asked = request.with_fields(unread=unread | wrong, unreadable=())
     request = request.with_fields(unread=unread, unreadable=shown)
@@ -411,9 +431,10 @@ def check_driver_call(
 
 
 def violations_of(request: Request, names: words.Names = words.UNNAMED) -> tuple[Violation, ...]:
-    """Return the violations of a request, without those that earlier fixes remove anyway.
+    """Return the violations of the rules that a request breaks.
 
-    Fixes call the tensor by its name in `names`.
+    A violation is omitted if the fixes of an earlier violation remove it too. Fixes call the tensor
+    by its name in `names`.
     """
     faults, removed = faults_of(request), set[Key]()
     known = {f.key for f in faults}
@@ -427,7 +448,7 @@ def violations_of(request: Request, names: words.Names = words.UNNAMED) -> tuple
             break
         removed |= _removed(fault, faults, fixes)
         if fault.rule.id in HAS_TYPE and fixes and fixes[0].is_alone and fixes[0].is_enough:
-            # Rules that need the data type are judged with the fixed type.
+            # The fix sets a valid data type. Search the fixes of later faults with this type.
             typed = fixes[0].request
     newly_broken = () if lifted or len(found) < 2 else _broken_by_all(request, found)
     last = next(reversed(found), None)
@@ -438,14 +459,17 @@ def violations_of(request: Request, names: words.Names = words.UNNAMED) -> tuple
 
 
 def _broken_by_all(request: Request, found: dict[Fault, list[Answer]]) -> tuple[str, ...]:
-    """Return the rules that the first fixes of all faults break, and that no fix names."""
+    """Return the rules that the request breaks after the first fix of every fault is applied.
+
+    Rules that a fix names, and rules that the request breaks already, are omitted.
+    """
     current, is_other = request, False
     for fault, fixes in found.items():
         if not fixes:
             continue
         candidate, base = fixes[0].candidate, request
         if candidate.view is not None and is_other:
-            # An earlier fix has changed the tensor: find the fix again for the current tensor.
+            # An earlier fix has changed the tensor, so search for a fix of the changed tensor.
             left = faults_of(current)
             fault = next((f for f in left if f.rule is fault.rule), fault)
             again = answers(current, fault, {f.key for f in left}) if fault in left else []
@@ -461,22 +485,27 @@ def _broken_by_all(request: Request, found: dict[Fault, list[Answer]]) -> tuple[
 
 
 def _merged(base: Request, current: Request, name: str, value: Any) -> Any:
-    """Return an argument after two fixes, each of which may change some of its entries."""
+    """Return the value of an argument after a second fix.
+
+    The second fix was found for `base` and has the value `value`. Earlier fixes have changed `base`
+    to `current`. The result has the entries that the second fix changes, and the other entries of
+    `current`.
+    """
     was, now = getattr(base.options, name, None), getattr(current.options, name, None)
     if name not in ("box_sizes", "elem_strides") or not value or not was or not now:
         return value
     if len(value) != len(was):
         return value
-    # If a fix removed dimensions, only the innermost entries correspond.
+    # A fix may have removed outer dimensions, so match the entries from the innermost one.
     count = min(len(value), len(now))
     pairs = zip(value[-count:], was[-count:], now[-count:], strict=True)
     return (*now[: len(now) - count], *(new if new != old else n for new, old, n in pairs))
 
 
 def _removed(fault: Fault, faults: list[Fault], fixes: list[Answer]) -> set[Key]:
-    """Return the other faults that every fix of a fault removes.
+    """Return the keys of the other faults that every fix of `fault` removes.
 
-    No faults if `allow=` is a candidate, because it changes neither the map nor the tensor.
+    Return no keys if one fix is `allow=`, because this fix changes neither the map nor the tensor.
     """
     changing = [answer for answer in fixes if not answer.candidate.is_guess]
     lifts = any(answer.candidate.change.keys() == {"allow"} for answer in changing)
@@ -485,7 +514,7 @@ def _removed(fault: Fault, faults: list[Fault], fixes: list[Answer]) -> set[Key]
     removed = {other.key for other in faults}
     for answer in changing:
         if answer.candidate.is_other_tensor:
-            # The entries of another tensor need not correspond: compare rules only.
+            # Dimension i may be another dimension of the new tensor, so compare rules, not entries.
             ids = {left.rule.id for left in answer.left}
             removed &= {other.key for other in faults if other.rule.id not in ids}
         else:
@@ -516,7 +545,7 @@ def _violation(
             allow = answer.candidate.change["allow"]
             texts.append(f"pass {allow=}: the driver has no such rule and {rule.if_allowed}")
     if lifted:
-        # A question ("did you mean ...?") comes first, because its answer is more likely.
+        # A question ("did you mean ...?") stays first, because it is more likely the right fix.
         is_asked_back = bool(texts) and texts[0].endswith("?")
         texts.insert(is_asked_back if rule.if_allowed else len(texts), lifted)
     if not texts:
@@ -531,7 +560,7 @@ def _violation(
 
 
 def _text(request: Request, answer: Answer) -> str:
-    """Return the text of an answer, with the new tile if its bytes change."""
+    """Return the text of an answer. If the tile gets smaller, the text states its size."""
     candidate = answer.candidate
     if (
         TILE_ARGUMENTS.isdisjoint(candidate.change)
@@ -551,7 +580,10 @@ def _text(request: Request, answer: Answer) -> str:
 
 
 def _lifted(request: Request, faults: list[Fault]) -> str:
-    """Return the options that leave only the driver's own rules, or "" if there are none."""
+    """Return a fix that applies only the driver's rules: `allow=` or ``rules="driver"``.
+
+    Return "" if the driver's rules refuse the call too.
+    """
     if not faults or request.is_driver_call or request.unreadable:
         return ""
     ids, change = {f.rule.id for f in faults}, DRIVERS_RULES
@@ -568,6 +600,6 @@ def _lifted(request: Request, faults: list[Fault]) -> str:
 
 
 def driver_accepts(ids: Set[str]) -> str:
-    """Return what the driver does with a call that breaks these rules of libcu++."""
+    """Return words for what the driver does with a call that breaks these rules of libcu++."""
     does = [rule.if_allowed for rule in RULES if rule.id in ids and rule.if_allowed]
     return "".join(["the driver itself accepts this", *(f" and {what}" for what in does)])

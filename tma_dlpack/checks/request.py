@@ -1,10 +1,11 @@
-"""`Request`: one call of the user, unchanged: its options, its tensor and its target.
+"""The `Request`: one call of the user, with its options, its tensor and its target.
 
-Its numbers may break any rule; only their types are right. An argument that could not be read (a
-box of strings, a swizzle that does not exist) has a default here and a Violation in `unreadable`;
-rules that read it are skipped. A request that C has read and judged holds the C call, and reads its
-fields from the call on first use. The driver's arguments, the struct for predicates, and the broken
-rules are computed from these fields.
+A request has the numbers of the call unchanged. Their types are valid, but their values may break
+any rule. An argument that could not be read (a box of strings, a swizzle that does not exist) has
+its default value in the request and a `Violation` in `unreadable`. Rules that read this argument
+are skipped. If the C extension has read and judged the call, the request holds the C call and reads
+its fields from the C call on first use. The driver's arguments, the struct for predicates, and the
+broken rules are computed from these fields.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ from tma_dlpack.tables.targets import (
     Target,
 )
 
-#: Fields that a change of arguments keeps.
+#: Fields that stay the same in a request with other arguments.
 _KEPT = frozenset(
     {"layout", "rank", "rules", "target_is_assumed", "is_driver_call", "unreadable", "proposals"}
     | {"unread", "keeps_tensor"}
@@ -70,40 +71,42 @@ _KEPT = frozenset(
 class Request:
     """A call of the user.
 
-    Index 0 is innermost in every tuple, except in `options` and `view`. A field is passed to the
-    constructor, or computed on first use, from other fields or the C call.
+    Index 0 of a tuple is the innermost dimension, except in `options` and `view`, which have the
+    order of the call. The constructor receives some fields. All other fields are computed on first
+    use from these fields or from the C call.
 
     Attributes
     ----------
     kind : MapKind
     options : Options
     view : TensorView or None
-        The DLPack description of the tensor of a `make_*` call, without its owner.
+        The DLPack description of the tensor of a `make_*` call; it does not keep the tensor alive.
     address : int
         Address of element (0, ..., 0).
     layout : (type or None, extents, strides in bytes)
-        The driver's; None if maps have no type for the tensor, or `data_type=` does not fit it.
-        Those of types smaller than a byte may be Fractions, and any number may be out of range.
+        The layout in the driver's terms. The type is None if maps have no type for the tensor, or
+        if `data_type=` does not fit the tensor. Extents and strides may be Fractions if an element
+        is smaller than a byte. Any number may be out of range.
     rank : int
         The tensor's rank, or the argument of a `driver_encode_*` call.
     target : Target
     target_is_assumed : bool
         Whether the target is a default because no driver is available.
     rules : {"libcu++", "documented", "driver", "measured"}
-        The set of rules that applies.
+        The set of rules that the call must follow.
     is_driver_call : bool
-        Whether it is a `driver_encode_*` call; messages then use the driver's names.
+        Whether the call is a `driver_encode_*` call; messages then use the driver's names.
     unreadable : tuple of Violation
-        Arguments that could not be read.
+        The violations of the arguments that could not be read.
     proposals : mapping
-        What `Report.fixed` puts in their place, by argument.
+        Values that `Report.fixed` tries for unreadable arguments, by the argument's name.
     unread : frozenset of str
-        Of a printed call, the arguments, and entries such as ``"box_dim[0]"``, that are not known;
-        rules that read them are skipped.
+        The arguments whose values are not known, because a printed call does not show them. An
+        entry, such as ``"box_dim[0]"``, may also be unknown. Rules that read them are skipped.
     keeps_tensor : bool
-        Whether fixes may change arguments only, as `Report.fixed` requires.
+        Whether fixes must keep the tensor, which means that they change only arguments.
     call : JudgedCall or None
-        The same in C, where C has read it, of a tensor of type `producer`.
+        The call as C has read and judged it, or None. Its tensor is of the type `producer`.
     """
 
     target_is_assumed: bool = False
@@ -120,18 +123,18 @@ class Request:
         self._fields = fields
 
     def with_fields(self, **fields: Any) -> Request:
-        """Return the same request with other fields."""
+        """Return a copy of the request with some fields replaced."""
         return Request(**{**self._fields, **fields})
 
     @lazy
     def _parts(self) -> tuple[Any, ...]:
-        # A request without a C call has all its fields.
+        # Only a request that C has read computes fields from `_parts`.
         assert self.call is not None
         return self.call.parts
 
     @lazy
     def kind(self) -> MapKind:
-        # A request without a C call has its own `kind`.
+        # Only a request that C has read computes `kind`. All other requests receive it.
         assert self.call is not None
         return KINDS[self.call.kind]
 
@@ -141,7 +144,7 @@ class Request:
 
     @lazy
     def target(self) -> Target:
-        known: Target | int = self._parts[2]  # the target as given, or a GPU's ordinal
+        known: Target | int = self._parts[2]  # the target, or the ordinal of a GPU, or -1
         if isinstance(known, Target):
             return known
         return driver.device_target(known) if known >= 0 else DEFAULT_TARGET
@@ -171,12 +174,12 @@ class Request:
         return self.set_of(RULE_SETS[self.kind][self.options.driver_rules])
 
     def set_of(self, rules: str) -> str:
-        """Return the set of rules that `rules=` means."""
+        """Return the set of rules that the value `rules` of `rules=` selects for this request."""
         return rules if self.kind == "tiled" else set_of_rules(self.kind, rules, self.target)
 
     @lazy
     def facts(self) -> Any:
-        """The struct that predicates read, and the words of rules."""
+        """The struct of numbers that predicates and the texts of rules read."""
         return self.call if self.call is not None and self.call.is_exact else describe(self)
 
     # -- the driver's arguments --------------------------------------------------------------------
@@ -192,7 +195,7 @@ class Request:
         if (asked := self.asked_type) is not None:
             data_type = asked if asked in overrides_of(view.dtype) else None
         if 1 in view.shape:
-            # The stride of a dimension of 1 has no meaning, so give it the map's alignment.
+            # A dimension of extent 1 may have any stride. Use a stride that the rules accept.
             align_bytes = alignment_bytes_of(INTERLEAVE_MEMBERS[self.options.interleave], data_type)
             strides = canonical_strides(view.shape, view.strides, bits, align_bytes)
             view = dataclasses.replace(view, strides=strides)
@@ -202,14 +205,14 @@ class Request:
     def arguments(self) -> EncodeArguments:
         """The driver's arguments.
 
-        For a tensor without a map type they have UINT8, which then has no meaning.
+        If maps have no type for the tensor, the data type is UINT8 as a placeholder.
         """
         o = self.options
         data_type, dims, strides_bytes = self.layout
         return EncodeArguments(
             self.kind,
             TensorMapDataType.UINT8 if data_type is None else data_type,
-            dims,  # type: ignore[arg-type]  # rules require whole numbers
+            dims,  # type: ignore[arg-type]  # rules refuse Fractions
             strides_bytes,  # type: ignore[arg-type]
             (1,) * self.rank if o.elem_strides is None else o.elem_strides[::-1],
             o.box_sizes[::-1],
@@ -225,9 +228,10 @@ class Request:
         )
 
     def encode_arguments(self) -> EncodeArguments:
-        """Return the driver's arguments in their encoded form.
+        """Return the arguments to pass to the driver.
 
-        An ignored elem_stride is 1; split_inner= and ragged= add outer dimensions.
+        If the innermost element stride is ignored, it is 1 here. split_inner= and ragged= add outer
+        dimensions here.
         """
         a = self.arguments
         if a.element_strides[:1] != (1,) and self.facts.ignores_inner_step:
@@ -239,15 +243,16 @@ class Request:
     # -- other calls -------------------------------------------------------------------------------
 
     def under(self, rules: str) -> Request:
-        """Return the same request with other `rules=`, and without `allow=`."""
-        # A C call caches the verdict of its own rules.
+        """Return a copy of the request with another `rules=`, and without `allow=`."""
+        # A C call keeps the result for its own set of rules, so it cannot change the set.
         assert self.call is None
         return self.with_fields(rules=self.set_of(rules), options=self.options._replace(allowed=0))
 
     def changed(self, change: Mapping[str, Any], view: OtherTensor | None = None) -> Request:
-        """Return a request with other arguments, or of another tensor, that need not be read.
+        """Return a request with the arguments in `change`, and another tensor if `view` is passed.
 
-        `change` has row-major keyword arguments, which are valid values.
+        `change` has keyword arguments in row-major order. Their values are not parsed, so they must
+        be readable.
         """
         call = None if self.call is None else self.call.changed(change, view)
         if call is None:
@@ -257,9 +262,9 @@ class Request:
     def changed_in_python(
         self, change: Mapping[str, Any], view: OtherTensor | None = None
     ) -> Request:
-        """Return the same as `changed`, without the C call."""
+        """Return the request that `changed` returns, without using the C call."""
         fields = {name: value for name, value in self._fields.items() if name in _KEPT}
-        # Both arguments select the set of rules.
+        # The set of rules depends on `rules=` and `target=`, so compute it again.
         if not change.keys().isdisjoint({"rules", "target"}):
             fields.pop("rules", None)
         options = self.options.changed(change)
@@ -297,7 +302,7 @@ class Request:
 
     @property
     def rare(self) -> RareOptions:
-        """The options that few calls give."""
+        """The options that few calls pass."""
         return self.options.rare
 
     @property
@@ -318,7 +323,7 @@ class Request:
 
     @property
     def type_is_known(self) -> bool:
-        """Whether maps have a type for the tensor, which `data_type=` fits."""
+        """Whether maps have a type for the tensor, and `data_type=`, if passed, fits the tensor."""
         known: bool = self.facts.data_type >= 0
         return known
 
@@ -333,18 +338,18 @@ class Request:
 
     @property
     def box_dim(self) -> tuple[int, ...]:
-        """The box of a tiled map that has at most five entries."""
+        """The first five entries of the box of a tiled map."""
         box: tuple[int, ...] = self.facts.box_dim[: self.facts.box_count]
         return box
 
     @property
     def inner_box_bytes(self) -> Number:
-        """Bytes of the box along dimension 0, in global memory; not rounded."""
+        """The exact bytes of a row of the box (along dimension 0) in global memory."""
         return in_bytes(self.facts.inner_box_bits)
 
     @property
     def inner_unit(self) -> int:
-        """Fewest elements along dimension 0 that take a multiple of 16 bytes."""
+        """The smallest number of elements that takes a multiple of 16 bytes."""
         bits: int = self.facts.element_bits
         return math.lcm(INNER_BYTES * 8, bits) // bits
 
@@ -355,16 +360,22 @@ class Request:
 
     @property
     def span_elements(self) -> int:
-        """Elements that one row of the swizzle pattern holds."""
+        """The number of elements in one span, which is one row of the swizzle pattern."""
         span: int = self.facts.span_bits // self.facts.element_bits
         return span
 
     def span_values_of(self, swizzle: TmaSwizzle) -> int:
-        """Elements of one span of a swizzle; without one, of a row of a core matrix, 16 bytes."""
+        """Return the number of elements in one span of a swizzle.
+
+        Without swizzle, return the elements of a row of a core matrix, which has 16 bytes.
+        """
         return (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) * 8 // self.type_row.element_bits
 
     def spatial_size(self, i: int) -> int:
-        """Extent along spatial dimension i, 0 being W, as the target's driver reads it."""
+        """Return the extent along spatial dimension i, where 0 is W.
+
+        A driver whose rules are measured reads the extent as a signed 32-bit integer.
+        """
         size = int(self.arguments.global_dim[self.facts.first_spatial + i])
         return int32(size) if self.target.has_model else size
 
@@ -374,7 +385,7 @@ class Request:
 
     @property
     def corner_range(self) -> range:
-        """Valid values of one corner entry: the corners share 16 bits."""
+        """The valid values of one entry of a corner; its entries share 16 bits of the map."""
         return range(-self.facts.corner_end, self.facts.corner_end)
 
 
@@ -407,16 +418,16 @@ def driver_call(arguments: EncodeArguments, address: int, target: Target) -> Req
 
 
 def request_of_map(tensor_map: Any) -> Request:
-    """Return the request of a map that C made of a tensor, from what the map keeps.
+    """Return the request of a map that C made of a tensor.
 
-    The request keeps neither the map nor the tensor.
+    The request has the call that the map keeps. It refers to neither the map nor the tensor.
     """
     layout, fields = tensor_map._call
     options = _options_of(fields)
-    # a moved map has no tensor, but the type of the tensor whose layout it has
+    # A map that was moved to another address has no tensor, but keeps the type of its tensor.
     owner = tensor_map._producer if tensor_map._tensor is None else tensor_map._tensor
     producer = name_of(owner if isinstance(owner, type) else type(owner))
-    known = tensor_map._target  # as given, or a GPU's ordinal, or None
+    known = tensor_map._target  # the target of the call, or the ordinal of a GPU, or None
     target = driver.device_target(known) if type(known) is int else known
     return Request(
         kind=KINDS[tensor_map._numbers[0]],
@@ -428,12 +439,12 @@ def request_of_map(tensor_map: Any) -> Request:
 
 
 def with_facts_in_c(request: Request, tensor_map: Any) -> Request:
-    """Return the accepted request of a map; where C can, it reads C's struct of the map.
+    """Return the accepted request of a map, with C's struct of the map if it is exact.
 
-    The request cannot be pickled then.
+    A request with C's struct cannot be pickled.
     """
     call = tensor_map._described(tensor_map)
-    # C cuts numbers that do not fit its struct; then Python computes the facts.
+    # C clamps numbers that do not fit its struct. Without `facts`, Python computes the struct.
     if call is not None and call.is_exact:
         request.facts = call
     return request
@@ -445,7 +456,7 @@ def _options_of(fields: tuple[Any, ...]) -> Options:
 
 
 def in_bytes(bits: Number) -> Number:
-    """Return bits as bytes; a Fraction if the bytes are not whole."""
+    """Return a number of bits in bytes, as a Fraction if it is not a whole number of bytes."""
     return bits // 8 if bits % 8 == 0 else Fraction(bits) / 8
 
 
@@ -453,7 +464,7 @@ def in_bytes(bits: Number) -> Number:
 
 
 def described(own: TensorView, rare: RareOptions) -> TensorView:
-    """Return the view that `shape=`, `strides=` and `offset=` describe, if they can be read."""
+    """Return the view of a tensor that readable `shape=`, `strides=` and `offset=` describe."""
     if rare.shape is None and rare.strides is None and not rare.offset:
         return own
     shape, strides = own.shape if rare.shape is None else rare.shape, rare.strides
@@ -463,7 +474,11 @@ def described(own: TensorView, rare: RareOptions) -> TensorView:
 
 
 def omitted_strides(view: TensorView, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return what strides may be meant for a shape without them: the tensor's, or row-major."""
+    """Return the possible strides of a call that passes `shape=` without `strides=`.
+
+    The tensor's own strides are possible if the rank stays the same. Row-major strides are possible
+    if the tensor is row-major.
+    """
     bits, choices = view.dtype.itemsize_bits, []
     if len(shape) == len(view.shape):
         choices.append(view.strides)
@@ -477,8 +492,8 @@ def driver_layout(
 ) -> tuple[tuple[Number, ...], tuple[Number, ...]]:
     """Turn a tensor's shape and strides into global_dim and global_strides (bytes).
 
-    Extents count values of the map's type: where those are smaller than an element of the tensor
-    (packed types) the innermost extent grows, and need not come out whole.
+    Extents count values of the map's type. A value of a packed type may be smaller than an element
+    of the tensor. The innermost extent then counts these values, and may be a Fraction.
 
     >>> import numpy as np
     >>> from tma_dlpack.dlpack import as_tensor_view
@@ -504,7 +519,11 @@ def _whole(number: Fraction) -> Number:
 
 
 def split(a: EncodeArguments, span: int) -> EncodeArguments:
-    """Make the columns of spans the outermost dimension: (.., M, K) is (K / span, .., M, span)."""
+    """Return arguments that split the innermost dimension into columns of `span` elements.
+
+    The number of columns becomes the outermost extent. In row-major order, the shape (.., M, K)
+    becomes (K / span, .., M, span).
+    """
     return a._replace(
         global_dim=(span, *a.global_dim[1:], a.global_dim[0] // span),
         global_strides=(*a.global_strides, span * a.type_row.element_bits // 8),
@@ -514,12 +533,15 @@ def split(a: EncodeArguments, span: int) -> EncodeArguments:
 
 
 def ragged_wrap_bytes(element_bits: int) -> int:
-    """Return a stride that wraps: times 2^30 it is 0 modulo 2^64, for packed types too."""
+    """Return the sum of the two strides of `ragged`; times 2^30 it is 0 modulo 2^64."""
     return RAGGED_STRIDE_END * max(8, element_bits) // 8
 
 
 def ragged(a: EncodeArguments, dim: int) -> EncodeArguments:
-    """Add the two dimensions whose strides sum to 2^34 elements; `make.recipes` says why."""
+    """Return arguments with two more dimensions, whose strides sum to `ragged_wrap_bytes`.
+
+    The docstring of `make.recipes` explains the two dimensions.
+    """
     stride, wrap = a.global_strides[dim - 1], ragged_wrap_bytes(a.type_row.element_bits)
     extents = list(a.global_dim)
     extents[dim] = RAGGED_EXTENT

@@ -1,9 +1,10 @@
-"""A call as numbers: `Options`, in the order of the call, and the struct that predicates read.
+"""The two forms of a call as numbers: its `Options`, and the struct that predicates read.
 
-C returns the `Options` of a call that it has read (a `JudgedCall`); `call.py` reads the others.
-`describe` does in Python what `tma_dlpack_describe` of include/tma_dlpack_make.h does in C. There
-numbers are cut at 2^60, which is beyond every limit; here they are exact. Packed types count in
-bits: nothing is a fraction.
+The numbers in `Options` have the order of the call. The C extension returns the `Options` of a call
+that it has read (a `JudgedCall`); `call.py` makes the `Options` of all other calls. `describe`
+computes the struct in Python, and `tma_dlpack_describe` of include/tma_dlpack_make.h computes it in
+C. The C function clamps numbers to 2^60, which is beyond every limit. The Python function computes
+exact numbers. The struct counts bits, because the values of packed types are fractions of a byte.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from tma_dlpack.tables.targets import (
     Target,
 )
 
-#: Keyword arguments to pass instead, row-major.
+#: Keyword arguments that replace arguments of a call, in row-major order.
 Change = dict[str, Any]
 
 
 class OtherTensor(NamedTuple):
-    """Another tensor, over the same memory or a copy of it."""
+    """A tensor to pass instead: a view of the tensor's memory, or a copy."""
 
     address: int
     dtype: DLDataType
@@ -38,7 +39,7 @@ class OtherTensor(NamedTuple):
     strides: tuple[int, ...]
 
 
-#: What `rules=` may be, by kind of map; the first is the default.
+#: The values that `rules=` accepts, by kind of map. The first value is the default.
 RULE_SETS: dict[MapKind, tuple[str, ...]] = {
     "tiled": ("libcu++", "driver"),
     "im2col": ("documented", "driver"),
@@ -47,22 +48,22 @@ RULE_SETS: dict[MapKind, tuple[str, ...]] = {
 
 
 def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
-    """Return the set of rules that `rules=` of a `make_*` call means.
+    """Return the set of rules that `rules=` of a `make_*` call selects.
 
-    The driver's rules for im2col maps are measured on sm_90 only; for other targets the
-    documentation is used.
+    The driver's rules for im2col maps were measured on sm_90 only. For other targets, the result is
+    ``"documented"``.
     """
     if kind == "tiled" or rules != "driver":
         return rules
     return "measured" if target.has_model else "documented"
 
 
-#: The options of a call without rare options.
+#: The values of the rare options in a call that passes none of them.
 USUAL = RareOptions()
-#: Arguments with which a call reads other memory of its tensor.
+#: A change of these arguments makes a map of other memory of the same tensor.
 PLACES = frozenset({"strides", "offset"})
 
-#: The fields of `Options` whose arguments have other names.
+#: Argument -> field of `Options`, if the two names differ.
 _OPTION_OF = {
     "interleave_layout": "interleave",
     "l2_fetch_size": "l2_promotion",
@@ -82,7 +83,8 @@ _OPTION_OF = {
 class Options(NamedTuple):
     """The options of a call: numbers, and arrays in the order of the call.
 
-    `allowed` is a mask of rows; `asked_type` is -1, and `elem_strides` None, if not given.
+    `allowed` is the mask of the rules that `allow=` names. `asked_type` is -1 if the call does not
+    pass `data_type=`. `elem_strides` is None if the call does not pass it.
     """
 
     driver_rules: bool = False
@@ -103,7 +105,10 @@ class Options(NamedTuple):
     rare: RareOptions = USUAL
 
     def changed(self, change: Mapping[str, Any]) -> Options:
-        """Return the options with other arguments, row-major, which are valid values."""
+        """Return the options with the arguments in `change`.
+
+        `change` has row-major arguments whose values were read already.
+        """
         fields: dict[str, Any] = {"has_swizzle": self.has_swizzle or "swizzle" in change}
         rare = {name: value for name, value in change.items() if name in RareOptions._fields}
         for name in change.keys() - rare.keys() - {"target"}:
@@ -121,45 +126,49 @@ class Options(NamedTuple):
 
 
 def mask_of(ids: Iterable[str]) -> int:
-    """Return the mask of rows that `allow=` may name."""
+    """Return the ids in `allow=` as a mask, in which bit i is row i of the rules."""
     return sum(1 << ALLOWABLE_ROWS[rule] for rule in set(ids))
 
 
 @cache
 def allowed_ids(mask: int) -> frozenset[str]:
-    """Return the ids of a mask of rows that `allow=` names."""
+    """Return the ids of a mask that `mask_of` returned."""
     return frozenset(rule for rule, row in ALLOWABLE_ROWS.items() if mask >> row & 1)
 
 
 class JudgedCall(Protocol):
-    """A call that was read and judged in C, with the fields of `STRUCT` (native/judged.h)."""
+    """A call that C has read and judged (native/judged.h). It has the fields of `STRUCT` too."""
 
     kind: int
     rank: int
-    mask: int  # of the rows that fail
-    is_exact: bool  # whether no number was too large for C
-    tx_bytes: int | None  # of an accepted call without interleaved layout
+    mask: int  # the rows whose predicate is false
+    is_exact: bool  # whether C did not clamp any number
+    tx_bytes: int | None  # None if the call is refused or the layout is interleaved
 
     @property
     def failed(self) -> list[tuple[int, int]]:
-        """The result of `judge.judge`."""
+        """The list that `judge.judge` returns for the call."""
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        """Layout and address of the tensor, the target, and the fields of `Options`."""
+        """The tensor's layout and address, the target, and the fields of `Options`."""
 
     def changed(
         self, arguments: Mapping[str, Any], view: OtherTensor | None, /
     ) -> JudgedCall | None:
-        """Judge the call with other arguments or another tensor; None if C cannot read them."""
+        """Judge the call with other arguments or another tensor.
+
+        Return None if C cannot read them.
+        """
 
 
 # -- the struct ------------------------------------------------------------------------------------
 
-#: Fields: name, number of entries (0 for a single number), the arguments that it depends on (if one
-#: of them is unreadable, rules that read the field are not reported), and the meaning. Index 0 is
-#: the innermost dimension, and W of a corner. Entries past the rank are 0 (in C: not written), and
-#: `spatial`, `corners` and `corner_end` of tiled maps too.
+#: The fields of the struct. Each row has the name, the number of entries (0 for a single number),
+#: the arguments that the field depends on, and the meaning. If one of these arguments is
+#: unreadable, rules that read the field are not reported. Index 0 is the innermost dimension; in a
+#: corner it is W. Entries at index `rank` and above are 0 in Python, and C does not write them. The
+#: same is true of `spatial`, `corners` and `corner_end` of tiled maps.
 STRUCT: tuple[tuple[str, int, str, str], ...] = (
     ("kind", 0, "", "TILED, IM2COL or IM2COL_WIDE"),
     ("rank", 0, "", "as it was given"),
@@ -220,8 +229,8 @@ STRUCT: tuple[tuple[str, int, str, str], ...] = (
     ("max_smem_bytes", 0, "target", "shared memory of a block, after opt-in"),
 )
 
-#: The loops of predicates: (variable, first value, the field with the end). `d` counts dimensions
-#: and `s` spatial ones, from the innermost.
+#: `Rule.each` -> the loop over the entries: (variable, first value, the field that has the end of
+#: the range). `d` is a dimension, and `s` is a spatial dimension. Both are 0 for the innermost.
 LOOPS: dict[str, tuple[str, int, str]] = {
     "d": ("d", 0, "dims"),
     "d > 0": ("d", 1, "dims"),
@@ -234,7 +243,7 @@ NAN_REFUSED = (DLDataTypeCode.kDLInt, DLDataTypeCode.kDLUInt, DLDataTypeCode.kDL
 
 
 class Described:
-    """A request as integers: the fields of `STRUCT`, each 0 until it is set."""
+    """A request as integers. It has the fields of `STRUCT`, which are 0 by default."""
 
 
 for _name, _count, *_ in STRUCT:
@@ -310,12 +319,13 @@ def describe(r: Any) -> Any:
 
 
 def _ignores_inner_step(r: Any) -> bool:
-    """Whether the innermost entry of elem_strides is ignored.
+    """Return whether the innermost entry of elem_strides is ignored.
 
-    libcu++ encodes 1 there unless the layout is interleaved, and the document ignores it; the
-    driver wants it in range all the same.
+    Unless the layout is interleaved, libcu++ encodes 1 for this entry, and the documentation states
+    that it is ignored. But the driver refuses a value that is out of range.
     """
-    if r.rules == "measured":  # only on sm_90: a target that could not be read may differ
+    # The rules were measured on sm_90. An unreadable target may be another GPU.
+    if r.rules == "measured":
         return any(v.argument == "target" for v in r.unreadable)
     return r.rules != "driver" and not r.arguments.interleave and not r.is_driver_call
 
@@ -337,7 +347,8 @@ def _describe_column(c: Any, a: EncodeArguments, rules: str) -> None:
     c.spatial = max(0, c.dims - 2)
     c.corners = min(1, c.spatial) if is_wide else c.spatial
     c.corner_end = CORNER_ENDS.get(c.rank, 1 << 15)
-    if is_wide and rules == "documented":  # same limit for every rank
+    # The documentation has the same limit for im2col-wide maps of every rank.
+    if is_wide and rules == "documented":
         c.corner_end = 1 << 15
     c.lower_count, c.lower = len(lower), (lower + _ZEROS)[:3]
     c.upper_count, c.upper = len(upper), (upper + _ZEROS)[:3]
@@ -348,8 +359,8 @@ def _describe_column(c: Any, a: EncodeArguments, rules: str) -> None:
 
 # -- which rules read an argument that a printout does not show ------------------------------------
 
-#: Column of the struct -> the driver's arguments that it depends on, if `STRUCT` names other
-#: arguments or none; x[0] is one entry.
+#: Field of `STRUCT` -> the driver's arguments that it depends on, if they differ from the arguments
+#: in `STRUCT`. A name with an index, such as box_dim[0], is a single entry of an argument.
 _COLUMNS: Final = {
     "rank": "rank",
     "address": "global_address",
@@ -361,9 +372,9 @@ _COLUMNS: Final = {
     "inner_box_bits": "box_dim[0] channels_per_pixel data_type",
     "box_bits": "box_dim channels_per_pixel pixels_per_column data_type",
     "floor_box_bits": "box_dim element_strides data_type",
-    "span_values": "",  # of split_inner, which no call of the driver has
+    "span_values": "",  # depends on split_inner, which driver calls do not have
 }
-#: The names in `driver_encode_*` calls.
+#: Name of an argument in rules -> its name in `driver_encode_*` calls.
 OF_DRIVER = {
     "tensor.rank": "tensor_rank",
     "tensor.address": "global_address",
@@ -382,7 +393,7 @@ _NAMES: Final = {**OF_DRIVER, "data_type": "data_type"}
 
 @cache
 def _names_read(holds: str) -> frozenset[str]:
-    """Return the driver's arguments that a predicate reads."""
+    """Return the driver's arguments, and entries of arguments, that a predicate reads."""
     return frozenset(
         _NAMES.get(name, name)
         for column, _, names, _ in STRUCT
@@ -392,7 +403,10 @@ def _names_read(holds: str) -> frozenset[str]:
 
 
 def reads(rule: Rule, unread: frozenset[str], *entry: int) -> bool:
-    """Return whether a rule reads an unread argument; a rule with `each`, at one entry or at any.
+    """Return whether a rule reads an argument or an entry that `unread` names.
+
+    A rule with `each` is judged at index `entry`. If `entry` is omitted, entries in
+    `unread` do not count for such a rule.
 
     >>> from tma_dlpack.checks import RULES
     >>> rules = {rule.id: rule for rule in RULES}

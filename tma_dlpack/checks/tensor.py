@@ -1,4 +1,4 @@
-"""Rules on the tensor: device, rank, address, data type, sizes and strides; and on the fill."""
+"""Rules about the tensor (device, rank, address, data type, sizes, strides) and the fill."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _packed_extent_candidates(r: Request) -> Iterator[Candidates]:
 
 
 def _less_aligned(r: Request) -> Iterator[Candidates]:
-    """Yield the options that need only 16 bytes of alignment."""
+    """Yield options that need an alignment of 16 bytes instead of 32 bytes."""
     if r.facts.alignment_bytes > 16:
         yield (
             w for w in candidates.members(r, "interleave_layout") if w.change["interleave_layout"]
@@ -82,7 +82,11 @@ def _address_candidates(r: Request) -> Iterator[Candidates]:
 
 
 def _innermost_candidates(r: Request) -> Iterator[Candidates]:
-    """Yield the tensor with its contiguous dimension last, or a copy."""
+    """Yield fixes of an innermost stride that is not 1.
+
+    For the tensor's own layout, put the contiguous dimension last, or copy the tensor. For
+    `strides=`, yield other strides.
+    """
     if r.is_driver_call:
         return
     if not r.is_own_layout:
@@ -362,7 +366,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
         candidates=lambda r, i: [candidates.one_at_a_time(r, i)],
         documented=True,
     ),
-    # 10. what only the driver requires
+    # 10. rules that the driver has and libcu++ does not check
     Rule(
         id="ADDRESS_RANGE",
         step=100,
@@ -381,7 +385,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
 
 
 def _packed_found(r: Request) -> str:
-    """Name the argument that decides the map's type, and the type."""
+    """Return a sentence with the argument that decides the map's type, and the type."""
     data_type = r.arguments.data_type.name
     if r.is_driver_call:
         found = f"tensor_data_type is {data_type}"
@@ -393,13 +397,13 @@ def _packed_found(r: Request) -> str:
 
 
 def _packed_candidates(r: Request) -> Iterator[Candidates]:
-    """Yield the bytes that carry packed values, or a target that has the type."""
+    """Yield a map type or a view of whole bytes, or a target that has packed types."""
     yield chain(candidates.carriers(r), candidates.viewed(r, 8, "pass {}"))
     yield candidates.targets("sm_100", "build for sm_100 or later (target='sm_100')", is_guess=True)
 
 
 def _carried_candidates(r: Request) -> Iterator[Candidates]:
-    """Yield the types that carry the bits of a type that maps do not have."""
+    """Yield map types and views that have the bits of a dtype for which maps have no type."""
     yield chain(
         candidates.carriers(r) if r.target.is_sm_9x else candidates.data_types(r),
         candidates.viewed(
@@ -477,7 +481,7 @@ DATA_TYPE_RULES: tuple[Rule, ...] = (
         holds="oob_fill == 0 or is_float or passes_nan",
         libcudacxx="__get_tensor_map_data_type",
     ),
-    # 10. what only the driver requires
+    # 10. rules that the driver has and libcu++ does not check
     _nan_rule(
         id="OOB_NAN_FLOAT8",
         step=103,

@@ -1,7 +1,8 @@
-"""Rules on interleave_layout, swizzle, elem_strides, and split_inner= and ragged=.
+"""Rules about interleave_layout, swizzle, elem_strides, split_inner and ragged.
 
-The last two add dimensions to the map of a tensor. Rules read the tensor and the tile of the call;
-the dimensions are added after the call is accepted (`Request.encode_arguments`).
+The options `split_inner` and `ragged` add dimensions to the map of a tensor. Rules read the tensor
+and the tile without these dimensions, because `Request.encode_arguments` adds the dimensions after
+the call is accepted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ def _swizzles_of_type(r: Request) -> str:
 
 
 def _swizzle_candidates(r: Request) -> Iterator[Candidates]:
-    """Yield the other swizzles: bytes128 first, which all types and kinds of map allow."""
+    """Yield candidates with the other swizzles.
+
+    bytes128 comes first, because all data types and all kinds of map allow it.
+    """
     yield candidates.members(r, "swizzle", first=(TmaSwizzle.bytes128,))
 
 
@@ -196,7 +200,7 @@ def _extent_breaks(facts: Any) -> bool:
 
 
 def _whole_span_candidates(r: Request) -> Iterator[Candidates]:
-    """Yield whole spans: of the tile or of the tensor, or narrower ones that divide them."""
+    """Yield a tile or a tensor of whole spans, or a swizzle whose spans divide the row."""
     span, swizzle = r.facts.span_values, r.swizzle
     if _extent_breaks(r.facts):
         yield candidates.widened(r, span)
@@ -321,7 +325,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         step=92,
         on="elem_strides",
         why="the columns of a split tile stand one span apart",
-        sets=frozenset({"driver"}),  # libcu++ ignores the innermost step
+        sets=frozenset({"driver"}),  # libcu++ ignores the innermost element stride
         prerequisites=("RANK", "ELEM_STRIDES_RANK"),
         holds="not is_split or ignores_inner_step or element_strides[0] == 1",
         found=lambda r: _step_found(r, 0),

@@ -1,4 +1,4 @@
-"""Names of arguments as a call spells them, what several fixes say, and the texts of a row."""
+"""Words for reports: names of arguments, texts that several fixes share, and texts of rows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.rule import Rule, Text
 from tma_dlpack.tables.targets import MAX_BOX, MAX_RANK
 
-#: The tensor in a fix, the word x: re looks for the letter quickly where a pattern begins with it.
+#: The word x, which is the tensor in the text of a fix. The pattern begins with the letter x and
+#: not with \b, because `re` then finds candidates faster.
 _X = re.compile(r"x(?<!\wx)\b(?!')")
-_Y = re.compile(r"\by\b")  # y: the variable that a fix assigns
+_Y = re.compile(r"\by\b")  # the word y, the variable that a fix assigns to
 
 
 # -- names of arguments, as the call spells them ---------------------------------------------------
 
-#: The names for maps that are not tiled.
+#: Name of an argument in rules -> its name in calls for this kind of map.
 _OF_KIND: dict[MapKind, dict[str, str]] = {
     "tiled": {},
     "im2col": {"box_sizes": "channels_per_pixel"},
@@ -34,7 +35,7 @@ _OF_KIND: dict[MapKind, dict[str, str]] = {
         "pixel_box_upper_corner": "upper_corner_width",
     },
 }
-#: The arguments that describe a tensor's memory in another way.
+#: Property of the tensor -> the argument of the call that replaces it.
 _OF_LAYOUT = {
     "tensor.rank": "shape",
     "tensor.shape": "shape",
@@ -44,7 +45,7 @@ _OF_LAYOUT = {
 
 
 def argument(r: Request, name: str) -> str:
-    """Return the call's own name for an argument that a rule names."""
+    """Return the name that the call uses for an argument which a rule names."""
     name = _OF_KIND[r.kind].get(name, name)
     if r.is_driver_call:
         return OF_DRIVER.get(name, name)
@@ -56,22 +57,22 @@ def argument(r: Request, name: str) -> str:
 
 
 def layout(r: Request, name: str) -> str:
-    """Name the tensor's shape or strides, or the arguments that replace them."""
+    """Return the name of the tensor's shape or strides, or of the argument that replaces it."""
     return f"tensor.{name}" if r.is_own_layout else name
 
 
 def extent(r: Request, i: int) -> str:
-    """Name the extent of dimension i."""
+    """Return the name of the extent of dimension i, where 0 is the innermost."""
     return f"{'global_dim' if r.is_driver_call else layout(r, 'shape')}[{_index(r, i)}]"
 
 
 def extent_found(r: Request, i: int) -> str:
-    """Name the extent of dimension i and give its value."""
+    """Return words with the name and the value of the extent of dimension i."""
     return f"{extent(r, i)} is {r.arguments.global_dim[i]}"
 
 
 def stride_found(r: Request, i: int) -> str:
-    """Name the stride of dimension i and give its value, with units."""
+    """Return words with the name, the value and the unit of the stride of dimension i."""
     size = counted(r.arguments.global_strides[i - 1], "byte")
     if r.is_driver_call:
         return f"global_strides[{i - 1}] is {size}"
@@ -81,17 +82,17 @@ def stride_found(r: Request, i: int) -> str:
 
 
 def entry(r: Request, name: str, i: int) -> str:
-    """Name entry i of the box or of the traversal strides."""
+    """Return the name of entry i of an argument with one entry per dimension."""
     return f"{argument(r, name)}[{_index(r, i)}]"
 
 
 def inner_box(r: Request) -> str:
-    """Name the argument for dimension 0 of the box."""
+    """Return the name of the innermost entry of the box, or of an im2col map's channels."""
     return entry(r, "box_sizes", 0) if r.kind == "tiled" else "channels_per_pixel"
 
 
 def corner_entry(r: Request, which: str, i: int) -> str:
-    """Name entry i of the ``"lower"`` or ``"upper"`` corner; i = 0 is W."""
+    """Return the name of entry i of the ``"lower"`` or ``"upper"`` corner, where 0 is W."""
     name = argument(r, f"pixel_box_{which}_corner")
     if r.kind == "im2col_wide":
         return name
@@ -109,7 +110,7 @@ def _index(r: Request, i: int) -> int:
 
 
 def turned_box(r: Request) -> tuple[int, ...] | None:
-    """Return the box in the other order, where only that order fits."""
+    """Return the box with its entries reversed, if only the reversed box fits; else None."""
     box, shape = reverse(r.arguments.box_dim), reverse(r.arguments.global_dim)
     turned = box[::-1]
     if r.is_driver_call or not all(map(_fits, turned, shape)) or all(map(_fits, box, shape)):
@@ -128,9 +129,10 @@ _ENTRIES = ("columns", "rows", *(f"entries of dimension {d}" for d in range(2, M
 
 
 def other_tile(old: Any, new: Any, tx_bytes: Callable[[], int]) -> str:
-    """Return how a tile differs from the requested tile, and the bytes that a kernel must expect.
+    """Return words that state how much smaller a tile is, and the bytes that a kernel must expect.
 
-    `old` and `new` are the structs of both calls.
+    `old` is the struct of the user's call, and `new` is the struct of the changed call. Return ""
+    if the new tile is not smaller.
     """
     names: tuple[str, ...] = _ENTRIES
     if old.kind:
@@ -138,7 +140,8 @@ def other_tile(old: Any, new: Any, tx_bytes: Callable[[], int]) -> str:
         was, becomes = (old.channels, old.pixels), (new.channels, new.pixels)
     else:
         was, becomes = old.box_dim[: old.box_count], new.box_dim[: new.box_count]
-    if becomes and new.element_bits != old.element_bits:  # of a type that counts in other units
+    # Convert the new innermost entry to elements of the old data type.
+    if becomes and new.element_bits != old.element_bits:
         becomes = (becomes[0] * new.element_bits // old.element_bits, *becomes[1:])
     if was == becomes or len(was) != len(becomes) or math.prod(becomes) >= math.prod(was):
         return ""
@@ -148,7 +151,7 @@ def other_tile(old: Any, new: Any, tx_bytes: Callable[[], int]) -> str:
 
 
 def nearest_offset(r: Request) -> int | None:
-    """Return the nearest offset= before the one that was given whose address is aligned."""
+    """Return the offset= of the nearest aligned address at or below the address of the call."""
     past, bits = r.address % r.facts.alignment_bytes, r.tensor.dtype.itemsize_bits
     if past * 8 % bits or bits % 8:
         return None
@@ -156,7 +159,7 @@ def nearest_offset(r: Request) -> int | None:
 
 
 def pad_fix(r: Request, code: str, unit: int) -> str:
-    """Say how to make the last dimension a multiple of `unit` elements."""
+    """Return a fix that makes the last dimension a multiple of `unit` elements."""
     *outer, extent = r.tensor.shape
     padded = -(-extent // unit) * unit
     code = code.format(
@@ -169,12 +172,12 @@ def pad_fix(r: Request, code: str, unit: int) -> str:
 
 
 def nesting_order(view: TensorView) -> list[int]:
-    """Return the dimensions in the order of their strides, the largest first."""
+    """Return the dimensions sorted by stride, with the largest stride first."""
     return sorted(range(len(view.shape)), key=lambda d: -view.strides[d])
 
 
 def strides_in_elements(r: Request) -> tuple[int, ...] | None:
-    """Return `strides=` as elements if they may have been given in bytes."""
+    """Return `strides=` divided by the item size if the values may be bytes, else None."""
     step = r.tensor.dtype.itemsize_bits // 8
     if r.is_own_layout or step < 2 or any(stride % step for stride in r.tensor.strides[:-1]):
         return None
@@ -183,7 +186,7 @@ def strides_in_elements(r: Request) -> tuple[int, ...] | None:
 
 
 def parts_fix(r: Request, i: int) -> str:
-    """Say how to split dimension i (innermost first) into parts that can be copied."""
+    """Return a fix that makes one map for each part of dimension i (0 is the innermost)."""
     if r.view is None or not r.is_own_layout:
         return "split the tensor along this dimension, one map per part"
     colons = ":, " * (r.rank - 1 - i)
@@ -194,12 +197,12 @@ def parts_fix(r: Request, i: int) -> str:
 
 
 def row_text(text: Text, call: Any, *entry: int) -> str:
-    """Return a text of a row; `entry` is given if the rule has `each`."""
+    """Return a text of a row. Pass the index `entry` only if the rule has `each`."""
     return text if isinstance(text, str) else text(call, *entry)
 
 
 def found_and_limit(rule: Rule, call: Any, *entry: int) -> tuple[str, str]:
-    """Return what was found, and the limit."""
+    """Return the two halves of a message: what was found, and the limit."""
     limit = rule.limit or f"it must {row_text(rule.must, call, *entry)}"
     return row_text(rule.found, call, *entry), limit
 
@@ -208,26 +211,26 @@ def found_and_limit(rule: Rule, call: Any, *entry: int) -> tuple[str, str]:
 
 
 def for_x(code: str, other: str) -> str:
-    """Return an expression with another one in the place of x."""
+    """Return the code with the expression `other` in place of the first x."""
     return _X.sub(lambda match: other, code, count=1)
 
 
 class Names(NamedTuple):
-    """Variable names in a fix: the tensor's name in the caller, and a name for the copy."""
+    """The variable names in a fix: the caller's name for the tensor, and a name for a copy."""
 
     tensor: str = "x"
     copy: str = "y"
 
 
-#: Of a tensor without a name.
+#: The names for a tensor that no variable of the caller refers to.
 UNNAMED = Names()
 
 
 def names_in_caller(tensor: object) -> Names:
-    """Return the names for a tensor in the function outside of this package that passed it.
+    """Return the variable names for a fix, from the function that called this package.
 
-    A tensor without a name is x, or "tensor" where x is something else. A fix assigns to y, or to
-    "padded" if the caller has a variable y.
+    If no variable of the caller refers to the tensor, its name is x, or "tensor" if the caller has
+    a variable x. The name for a copy is y, or "padded" if the caller has a variable y.
     """
     if tensor is None:
         return UNNAMED
@@ -239,18 +242,18 @@ def names_in_caller(tensor: object) -> Names:
     if not name.isidentifier():
         name = "tensor" if "x" in own or "x" in other else "x"
     names = Names(name, "padded" if "y" in own or "y" in other else "y")
-    # Before Python 3.13 a function's f_locals is a copy that lives as long as the frame, so objects
-    # that the function deletes would stay alive. Clear it, unless there are other references than
-    # these three: the frame, `own`, and the argument.
+    # Before Python 3.13, a function's f_locals is a dict that the frame keeps. This dict would keep
+    # objects alive that the function deletes, so clear it. Do not clear it if others use it: three
+    # references are the frame's, `own`, and the argument of getrefcount.
     if frame.f_code.co_flags & CO_OPTIMIZED and type(own) is dict and sys.getrefcount(own) <= 3:
         own.clear()
     return names
 
 
 def _name_in(scope: Mapping[str, object], tensor: object) -> str:
-    """Return a name of an object, preferably without a leading underscore; "" if it has none."""
+    """Return a name of an object, if possible without a leading underscore; "" if none exists."""
     found = ""
-    for name, value in tuple(scope.items()):  # another thread may add some
+    for name, value in tuple(scope.items()):  # another thread may add names
         if value is tensor:
             if name[:1] != "_":
                 return name
@@ -259,7 +262,7 @@ def _name_in(scope: Mapping[str, object], tensor: object) -> str:
 
 
 def in_words_of(fix: str, names: Names) -> str:
-    """Return a fix with the names that `names_in_caller` returned."""
+    """Return the text of a fix with x and y replaced by the variable names in `names`."""
     if names == UNNAMED:
         return fix
     return _X.sub(names.tensor, fix if names.copy == "y" else _Y.sub(names.copy, fix))

@@ -1,8 +1,8 @@
-"""Errors, and the `Violation` that they carry: what was found, the limit, a fix and the source.
+"""The errors of this package, and the findings of a check (`Violation` and `Advice`).
 
-`TmaError` is the base class. Its subclasses follow C++: this package raises a `ValueError` where
-`cuda::make_tma_descriptor` throws `std::invalid_argument`, and a `RuntimeError` where it throws
-`std::runtime_error`.
+`TmaError` is the base class of the errors. Its subclasses correspond to the exceptions in C++. If
+`cuda::make_tma_descriptor` throws `std::invalid_argument`, this package raises a `ValueError`. If
+it throws `std::runtime_error`, this package raises a `RuntimeError`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any, NoReturn, TypeVar
 from tma_dlpack.public import computed_later
 from tma_dlpack.tables.coerce import integer_of, shown
 
-COLUMNS = 100  # of text
-#: The id and the source of the violation of an argument that cannot be read.
+COLUMNS = 100  # the longest line of a message
+#: The rule id and the source in the violation of an argument that cannot be read.
 ARGUMENT_ID, ARGUMENT_SOURCE = "ARGUMENT", "tma_dlpack: the type of the argument"
 T = TypeVar("T")
 
@@ -24,7 +24,8 @@ T = TypeVar("T")
 def sealed(frozen: type[T]) -> type[T]:
     """Make a frozen dataclass raise FrozenInstanceError for every attribute.
 
-    A frozen dataclass with slots does so for its fields only; other names give a TypeError.
+    Without this decorator, a frozen dataclass with slots raises a TypeError if the attribute is not
+    one of its fields.
     """
 
     def refuse(self: T, name: str, value: object = None) -> NoReturn:
@@ -42,16 +43,16 @@ class Finding:
     Attributes
     ----------
     rule : str
-        Stable id of the rule, such as ``"BOX_INNER_16B"``; ``"ARGUMENT"`` for an argument of the
-        wrong type, ``"FILE_..."`` for a file that this package cannot read.
+        The stable id of the rule, such as ``"BOX_INNER_16B"``. It is ``"ARGUMENT"`` for an argument
+        of the wrong type, and ``"FILE_..."`` for a file that this package cannot read.
     argument : str
         The argument that the finding is about, such as ``"box_sizes"``.
     found : str
         What was found, as a sentence about the argument, with units.
     limit : str
-        What is required instead; for an `Advice`, why it matters.
+        What the rule requires; for an `Advice`, why the finding matters.
     fix : str
-        What to change, in the terms of the call (row-major, elements).
+        What to change, in the order and the units of the call (row-major, elements).
     source : str
         Where the rule comes from: a document, a header line, or a measurement.
     """
@@ -69,7 +70,7 @@ class Finding:
         return self.rule == ARGUMENT_ID or self.rule.startswith("FILE_")
 
     def __str__(self) -> str:
-        fix = f"fix: {self.fix}"  # on one line, to copy; only lists of choices are wrapped
+        fix = f"fix: {self.fix}"  # code to copy stays on one line
         return "\n".join(
             (
                 f"{self.found}; {self.limit}",
@@ -82,7 +83,7 @@ class Finding:
 def wrapped(line: str, indent: str = "") -> str:
     """Return a line as lines of at most 100 columns.
 
-    Lines after the first are indented by two more.
+    The first line is indented by `indent`, and each further line by two more spaces.
     """
     return textwrap.fill(
         line,
@@ -128,20 +129,27 @@ class TmaError(Exception):
 
 
 class TmaUnsupportedError(TmaError, RuntimeError):
-    """Error for what the target, driver, machine or build cannot do; the message names what can."""
+    """Error of a feature that the target, the driver, the machine or the build lacks.
+
+    The message names a target, driver, machine or build that has the feature.
+    """
 
 
 class TmaDriverError(TmaError, RuntimeError):
-    """Error that the CUDA driver returned; the message shows arguments under their driver names."""
+    """Error that the CUDA driver returned.
+
+    The message shows the arguments under the driver's names.
+    """
 
 
 class TmaPreconditionError(TmaError, ValueError):
-    """Error of a call that breaks one or more rules; `violations` has all, in libcu++'s order.
+    """Error of a call that breaks one or more rules.
 
-    The message shows every violation. The first one is what `cuda::make_tma_descriptor` with
-    element strides would throw, unless an argument cannot be read: such arguments come first.
-    libcu++ differs in two ways. Its overload without element strides checks the rank before the
-    device, and since DLPack 1.2 it refuses strides that are NULL, which mean row-major here.
+    `violations` has one entry per broken rule, and the message shows them all. Arguments that
+    cannot be read are first. The other violations are in libcu++'s order, so the first of them is
+    the rule for which `cuda::make_tma_descriptor` with element strides would throw. libcu++ differs
+    in two ways. Its overload without element strides checks the rank before the device. Since
+    DLPack 1.2, libcu++ refuses strides that are NULL, while this package reads them as row-major.
 
     Examples
     --------
@@ -164,13 +172,13 @@ class TmaPreconditionError(TmaError, ValueError):
     def _deferred(
         cls, find_violations: Callable[[], tuple[Violation, ...]]
     ) -> TmaPreconditionError:
-        """Make the error of a call whose violations are computed on first use."""
+        """Return an error that computes its violations on first use."""
         error = cls.__new__(cls)
         error.__dict__["_find_violations"] = find_violations
         return error
 
     def _finder(self) -> Callable[[], tuple[Violation, ...]]:
-        """Return the function that computes the violations; it does not keep the error."""
+        """Return a function that returns the violations and does not keep the error alive."""
         find: Callable[[], tuple[Violation, ...]] | None = self.__dict__.get("_find_violations")
         if find is not None:
             return find
@@ -179,7 +187,7 @@ class TmaPreconditionError(TmaError, ValueError):
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The message, as every exception has it."""
+        """The message in a tuple, as in every exception."""
         known: tuple[Any, ...] | None = self.__dict__.get("_args")
         return ("\n".join(map(str, self.violations)),) if known is None else known
 
@@ -198,22 +206,22 @@ class TmaPreconditionError(TmaError, ValueError):
 
 
 def argument_violation(argument: str, found: str, must: str, fix: str) -> Violation:
-    """Make the violation of an argument that is of the wrong type."""
+    """Return the violation of an argument that cannot be read."""
     return Violation(ARGUMENT_ID, argument, found, f"it must {must}", fix, ARGUMENT_SOURCE)
 
 
 def argument_error(argument: str, found: str, must: str, fix: str) -> TmaPreconditionError:
-    """Make the error of an argument that is of the wrong type."""
+    """Return the error of an argument that cannot be read."""
     return TmaPreconditionError(argument_violation(argument, found, must, fix))
 
 
 def bad_value(argument: str, value: object, must: str, fix: str) -> TmaPreconditionError:
-    """Make the error of an argument whose value does not fit."""
+    """Return the error of an argument whose value is wrong; the message shows the value."""
     return argument_error(argument, f"{argument} is {shown(value)}", must, fix)
 
 
 def at_least(argument: str, value: object, least: int = 1, usual: int | None = None) -> int:
-    """Return an argument as an int of at least `least`, or refuse it."""
+    """Return an argument as an int; raise an error if it is not an int, or is below `least`."""
     number = integer_of(value)
     if number is None or number < least:
         fix = f"pass {argument}={least if usual is None else usual}"

@@ -1,8 +1,8 @@
-"""`Rule`: one precondition as a row, which holds data and calls none of its functions.
+"""The `Rule`: one precondition, as a row of a table.
 
-The rows of a map are in `checks`, an operand's in `consumer.refusals`, a tensor's in
-`dlpack.layout`, all others in `tables.refusals`. The room that has a row with functions calls these
-functions.
+The rows about maps are in `checks`, the rows about operands in `consumer.refusals`, the rows about
+tensors in `dlpack.layout`, and all others in `tables.refusals`. A row may have functions. This file
+does not call them; the folder that has the row does.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ DOCUMENTS = {kind: f"CUDA driver API, {function}" for kind, function in FUNCTION
 
 MEASURED = "measured, H200, driver 580.159.04"
 
-DRIVER_STEPS = 100  # steps from here on are the driver's, beyond libcu++'s own
+DRIVER_STEPS = 100  # steps from this number on are rules of the driver that libcu++ does not check
 
-# Sets of rules; the docstring of `checks` describes them.
+# Values of `Rule.sets`. The docstring of `checks` describes the four sets.
 EVERY_SET = frozenset({"libcu++", "driver", "documented", "measured"})
 DRIVER = frozenset({"driver", "measured"})
 LIBCU = frozenset({"libcu++"})
-#: Documented, but the driver of sm_90 does not refuse it.
+#: The sets of a rule that is documented, but that the driver does not apply on sm_90.
 ALL_BUT_MEASURED = frozenset({"libcu++", "driver", "documented"})
-#: Not documented, but the driver of sm_90 refuses it.
+#: The sets of a rule that is not documented, but that the driver applies on sm_90.
 TILED_ON_SM_90 = frozenset({"libcu++", "driver", "measured"})
 
 Kinds = tuple[MapKind, ...]
@@ -43,79 +43,82 @@ IM2COL: Kinds = ("im2col",)
 WIDE: Kinds = ("im2col_wide",)
 BOTH_IM2COL: Kinds = ("im2col", "im2col_wide")
 
-#: Rules that must hold before a rule on the map's data type is checked.
+#: The prerequisites of rules about the map's data type.
 HAS_TYPE = ("DTYPE", "DATA_TYPE_OVERRIDE")
 
-Text = str | Callable[..., str]  # of the request, and of the entry where the row has `each`
+Text = str | Callable[..., str]  # called with the request, and with the entry if the row has `each`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One precondition: the predicate that judges it, and the words that explain it.
+    """A precondition: its predicate, and the texts of the report if the predicate is false.
 
-    Only `id`, `must` or `limit`, and `fix` or `candidates` are required of every row.
+    Every row needs `id`. It also needs `must` or `limit`, and `fix` or `candidates`. All other
+    fields are optional.
 
     Attributes
     ----------
     id : str
-        Stable name; it never changes meaning.
+        The stable name of the rule. The meaning of a name never changes.
     step : int
-        Place in libcu++'s order. Rules of one step are one loop there: their violations are
-        reported entry by entry.
+        The position of the rule in libcu++'s order. Rules of the same step are one loop in libcu++,
+        so their violations are reported in the order of the entries.
     on : str or callable (struct) -> str
-        The argument that it is about, such as ``"box_sizes"`` or ``"tensor.shape"``; in a
-        `driver_encode_*` call the part after the dot becomes the driver's name.
+        The argument that the rule is about, such as ``"box_sizes"`` or ``"tensor.shape"``. Reports
+        on a `driver_encode_*` call name the driver's argument instead.
     why : str
-        Why the rule exists, for the list of rules.
+        The reason for the rule, which the list of rules shows.
     holds : str or callable
-        The predicate. Of rows of `checks`, an expression over the limits and the fields of
+        The predicate. In the rows of `checks` it is an expression over the limits and the fields of
         `checks.struct.STRUCT`, in the subset of Python that `.packaging/generate.py` prints as C.
-        It multiplies no unbounded fields and divides by no field that may be 0. Of an advice and of
-        an operand, a function.
+        The expression does not multiply unbounded fields, and does not divide by a field that may
+        be 0. In the rows of advice and of operands, the predicate is a function.
     each : str
-        A key of `checks.struct.LOOPS` for a predicate of every entry of an argument; "" for one of
-        the call.
+        A key of `checks.struct.LOOPS` if the predicate is about each entry of an argument; "" if
+        the predicate is about the whole call.
     outermost_first : bool
         Whether libcu++ checks the outermost entry first.
     group : {"tensor", "rule", "advice", "copy", "call", "operand", "file"}
-        What it is about.
+        The group to which the rule belongs in the list of rules.
     found, must : str or callable (request[, entry]) -> str
-        What was found; the limit, read after "it must".
+        Two halves of a message. `found` states what was found. `must` is the limit, printed after
+        "it must".
     fix : str or callable (request[, entry]) -> str
-        What to do where there are no `candidates`, or no candidate is accepted.
+        The fix to print if the row has no `candidates`, or if no candidate is accepted.
     limit : str
-        The whole limit, where it is not "it must ...".
+        The whole sentence of the limit, if it does not start with "it must".
     candidates : callable (request[, entry]) -> iterable, or None
-        Candidate fixes, the best first; `checks.candidates` defines a candidate.
+        The candidate fixes, the best first; `checks.candidates` defines a candidate.
     changes : tuple of str, or None
-        The arguments that its candidates change, the best first, unless `on` is the only one.
+        The arguments that the candidates change, the best first; None if only `on` changes.
     asks : str
-        The limit in general, for the list of rules, if `must` depends on the request.
+        The limit in general terms, which the list of rules shows if `must` depends on the request.
     make_only : bool
-        Whether it is checked for `make_*` calls only, not for `driver_encode_*`.
+        Whether the rule applies only to `make_*` calls, not to `driver_encode_*` calls.
     libcudacxx : str
-        The function of make_tma_descriptor.h that checks it for tiled maps; "" if none does.
+        The function of make_tma_descriptor.h that checks the rule for tiled maps, or "".
     documented : bool
-        Whether the driver API documentation of that kind of map states it.
+        Whether the driver API documentation of the kind of map states the rule.
     source : str
-        Another source.
+        A further source of the rule.
     sets : frozenset of str
-        The sets of rules that it belongs to.
+        The sets of rules to which the rule belongs.
     kinds : tuple of str
-        The kinds of map.
+        The kinds of map to which the rule applies.
     reads : tuple of str
-        Arguments that it depends on, in addition to the arguments of its predicate. The rule is
-        not reported if any of them could not be read.
+        Arguments that the rule depends on, besides the arguments that its predicate reads. The rule
+        is not reported if one of them could not be read.
     prerequisites : tuple of str
-        Ids of earlier rules; it is not reported if one of them does not hold.
+        Ids of rules that must hold first. If one of them is broken, this rule is not reported.
     prerequisites_at_entry : tuple of str
-        Ids of earlier rules that must hold at the same entry; without `each`, at the innermost.
+        Ids of rules that must hold first at the same entry. If one of them is broken at this entry,
+        this rule is not reported. For a rule without `each`, the entry is the innermost one.
     unsupported : bool
-        Whether the target lacks something (a RuntimeError in C++), or the hardware fails.
+        Whether the target lacks a feature (a RuntimeError in C++), or the hardware fails.
     differs : str
-        Where header, documentation and driver disagree, and which we follow.
+        How header, documentation and driver disagree, and which of them this package follows.
     if_allowed : str
-        What the driver does with a call that `allow=` lets pass, read after "the driver".
+        Words after "the driver": what the driver does if `allow=` switches off the rule.
     """
 
     id: str
@@ -148,14 +151,14 @@ class Rule:
 
     @property
     def mended_by(self) -> tuple[str, ...]:
-        """The arguments that its candidates change. The page tries other values for them."""
+        """The arguments that the candidates change. The explorer tries other values for them."""
         if self.changes is not None:
             return self.changes
         is_argument = isinstance(self.on, str) and not self.on.startswith("tensor.")
         return (str(self.on),) if self.candidates and is_argument else ()
 
     def sources(self, kind: MapKind) -> str:
-        """Return the sources of the rule, for a kind of map."""
+        """Return the text that names the sources of the rule for a kind of map."""
         cites_libcudacxx = self.libcudacxx and (kind == "tiled" or not self.documented)
         sources = (
             f"{LIBCUDACXX}, {self.libcudacxx}" if cites_libcudacxx else "",
@@ -168,27 +171,27 @@ class Rule:
     def violation(
         self, argument: str, found: str, *, limit: str = "", fix: str = "", source: str = ""
     ) -> Violation:
-        """Return the violation of a row that was found outside of the judge.
+        """Return the violation of a rule that a function other than the judge has checked.
 
-        If the caller knows the numbers, `limit`, `fix` and `source` replace the texts of the row.
+        If passed, `limit`, `fix` and `source` replace the texts of the row.
         """
         limit = limit or self.limit or f"it must {self.must}"
         source = source or self.sources(self.kinds[0])
         return Violation(self.id, argument, found, limit, fix or str(self.fix), source)
 
     def error(self, argument: str, found: str, **words: str) -> TmaPreconditionError:
-        """Return the error with the violation that `violation` makes of these arguments."""
+        """Return the error whose violation is the result of `violation` for these arguments."""
         return TmaPreconditionError(self.violation(argument, found, **words))
 
     def refuse(
         self, argument: str, found: str, cause: BaseException | None = None, fix: str | None = None
     ) -> NoReturn:
-        """Raise that error."""
+        """Raise the error that `error` returns, from the exception `cause`."""
         raise self.error(argument, found, fix=fix or "") from cause
 
 
 def rules_of(group: str, table: str, on: str = "") -> tuple[Rule, ...]:
-    """Return the rules of a table in text, whose first line names fields of `Rule`."""
+    """Return the rules of a text table. The first line of the table names fields of `Rule`."""
     fields, *cells = rows(table)
     named: list[dict[str, Any]] = [
         {"on": on, **dict(zip(fields, row, strict=True))} for row in cells
@@ -196,7 +199,7 @@ def rules_of(group: str, table: str, on: str = "") -> tuple[Rule, ...]:
     return tuple(Rule(group=group, **row) for row in named)
 
 
-#: The refusal of an argument that cannot be read.
+#: The rule of every argument that cannot be read.
 ARGUMENT = Rule(
     id=ARGUMENT_ID,
     group="call",
