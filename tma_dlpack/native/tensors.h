@@ -104,9 +104,9 @@ static PyObject *torch_dtypes(void) {
   return types;
 }
 
-/* Return the C function of a built-in method without arguments, or NULL. The C function stays valid as
- * long as the type of the object exists. Each call for a torch tensor calls the method `is_neg`, and to call the
- * C function takes a third less time than to call the method. */
+/* Return the C function of a built-in method without arguments, or NULL. The C function stays
+ * valid as long as the type of the object exists. Each call for a torch tensor calls the method
+ * `is_neg`. To call the C function takes a third less time than to call the method. */
 static PyCFunction method_function(PyObject *object, const char *name) {
   PyObject *method = attribute_of(object, name);
   PyCFunction function = NULL;
