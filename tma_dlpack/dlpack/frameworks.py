@@ -218,8 +218,7 @@ _ML_DTYPES = {
 
 
 def numpy_fix(dtype: np.dtype[Any]) -> str | None:
-    """Return the fix for a dtype that NumPy does not export; None if NumPy exports the dtype.
-    """
+    """Return the fix for a dtype that NumPy does not export; None if NumPy exports the dtype."""
     if dtype.type.__module__ == "ml_dtypes":
         otherwise = f"pass x.view(numpy.uint{8 * dtype.itemsize}): a map copies bits of any meaning"
         fixes = (fix for names, fix in _ML_DTYPES.items() if dtype.name.startswith(names))
