@@ -32,7 +32,7 @@ LINE_BYTES = BANK_BYTES * BANKS
 
 
 class Swizzle(NamedTuple):
-    """A permutation of shared addresses. Each term XORs ``(a >> right & mask) << left`` into `a`."""
+    """A permutation of shared addresses. A term XORs ``(a >> right & mask) << left`` into `a`."""
 
     span_bytes: int  # a granule moves only within its span; also the minimum pitch of lines
     repeat_bytes: int  # period of the pattern
