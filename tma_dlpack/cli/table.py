@@ -114,7 +114,7 @@ def option(
     if closed:
         settings["type"] = _one_of(values)
         about = f"{about}: {', '.join(values)}"
-    # argparse formats the help with the operator %.
+    # argparse formats the help with the operator %, so percent signs are doubled.
     settings["help"] = about.replace("%", "%%")
     return Option((short, name) if short else (name,), settings, values)
 

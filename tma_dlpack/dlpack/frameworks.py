@@ -112,8 +112,8 @@ class Framework:
         Whether the framework's tensors are always on a GPU, so that the C extension need not call
         `__dlpack_device__`.
     no_numbers : tuple of str
-        Names of data types without numbers. Exporting such a tensor would end the process instead
-        of raising an exception.
+        Names of data types without numbers. Exporting a tensor of such a type would end the process
+        instead of raising an exception.
     fix : callable (tensor) -> str or None
         Returns the fix for an object that cannot be exported; None means the fix of the refusal's
         row.
@@ -188,7 +188,7 @@ def read_numpy(array: Any) -> Export | None:
 
 
 def _numpy_storage(array: np.ndarray[Any, Any]) -> Storage:
-    """Return the memory of the array that an array views, directly or through other arrays.
+    """Return the memory of the array of which `array` is a view, or of `array` itself.
 
     The function follows the attribute `base` until `base` is not an array. For example, `base` may
     be a buffer, or the helper object of `as_strided`.

@@ -418,7 +418,8 @@ def refuse(
 ) -> NoReturn:
     """Raise the error of a row of `REFUSALS`.
 
-    `tensor_is` describes the fault. Its text is written after the word "tensor".
+    `tensor_is` describes the fault. The error's text has the word "tensor", followed by
+    `tensor_is`.
     """
     REFUSALS[rule].refuse("tensor", f"tensor {tensor_is}", cause, fix)
 

@@ -10,9 +10,9 @@ pointer would crash the process. The operating system therefore copies the bytes
 pointer of such a capsule, including the pointer to the capsule's name (see `read_safely`). If a
 pointer is wrong, the copy fails, and an error is raised.
 
-The byte offsets of fields are those of dlpack.h 1.3 on 64-bit machines. A DLTensor has 48 bytes,
-with these offsets: data 0, device type 8, device id 12, ndim 16, dtype code 20, bits 21, lanes 22,
-shape 24, strides 32, byte_offset 40. A DLManagedTensor begins with the DLTensor. A
+The byte offsets of the fields below are from dlpack.h 1.3, on 64-bit machines. A DLTensor has 48
+bytes, with these offsets: data 0, device type 8, device id 12, ndim 16, dtype code 20, bits 21,
+lanes 22, shape 24, strides 32, byte_offset 40. A DLManagedTensor begins with the DLTensor. A
 DLManagedTensorVersioned has these offsets: version 0, manager_ctx 8, deleter 16, flags 24, DLTensor
 32.
 """

@@ -37,7 +37,8 @@ _INVALID_CONTEXT = 201
 _KILLED = frozenset({700, 702, 714, 715, 716, 717, 718, 719})
 
 #: Function -> the first driver that has the function, as a CUDA version with the version of the
-#: Linux driver in brackets. The driver `_WITH_TENSOR_MAPS` has all functions without an entry.
+#: Linux driver in brackets. A function without an entry exists in the driver `_WITH_TENSOR_MAPS`
+#: and in all later drivers.
 _WITH_TENSOR_MAPS = "CUDA 12.0 (525.60)"
 _SINCE = {"cuTensorMapEncodeIm2colWide": "CUDA 12.8 (570.26)"}
 
@@ -143,7 +144,7 @@ def is_available() -> bool:
 def status() -> DriverStatus:
     """Return the driver and the GPUs, without raising an error.
 
-    The first call in a process asks the driver. Later calls return the same `DriverStatus`.
+    The first call in a process calls the driver. Later calls return the same `DriverStatus`.
     """
     return _survey()[1]
 

@@ -5,7 +5,7 @@ const MOST_LINES = 32, FEW_LINES = 16;  // maximum number of lines that are draw
 const hex = (address, digits = 4) => `0x${address.toString(16).padStart(digits, "0")}`;
 const columnsOf = (chunk) => (chunk.last > chunk.first ? `c${chunk.first}..${chunk.last}` : `c${chunk.first}`);
 // Return labels of a chunk, the longest first. The first label has the row and the elements, in two lines. If isShort
-// is true, it has only the first element.
+// is true, the first label has only the first element.
 const labels = (chunk, isShort) => (chunk.row < 0 ? "" : [
   `r${chunk.row}\n${isShort ? `c${chunk.first}` : columnsOf(chunk)}${chunk.swapped ? " ⇄" : ""}`, `r${chunk.row}\nc${chunk.first}`, `${chunk.row}`]);
 

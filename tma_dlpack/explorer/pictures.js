@@ -1,7 +1,7 @@
 // Pictures as SVG text. Their styles, STYLE_SHEET and STYLE_ATTRIBUTES, come from draw/grid.py. A picture is as wide
 // as its place in the page, and all its letters have the same size.
 
-const FONT = 12, LEAST_FONT = 12, GLYPH = 0.61;  // px, px, and the width of a letter as a share of the font size
+const FONT = 12, LEAST_FONT = 12, GLYPH = 0.61;  // two font sizes in px; a letter's width as a share of its font size
 const EDGE = 12, LINE = 17;  // px: the margin around a picture, and the height of a line of text
 const TINTS = 8;
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
@@ -248,8 +248,8 @@ function minimap(sheet, columns, rows) {
 
 // --- The pixels of an im2col column -----------------------------------------------------------------
 
-// Draw the images that the column reads, and the depths of a volume. Each one is a plane of height and width, with the
-// numbers of the pixels.
+// Draw the images that the column reads. An image, or each depth of a 3-D image, is drawn as a plane of height and
+// width, with the numbers of the pixels.
 function pixelsPicture(tile, width) {
   const [dh, dw] = tile.imageDims, sheet = new Sheet(width, "the pixels of an im2col column");
   sheet.say(`Global memory: images (${tile.shape.join(", ")}), ${tile.typeName}`, "strong");

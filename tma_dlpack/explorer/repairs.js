@@ -50,9 +50,10 @@ const tmaRepairs = (() => {
   const isPart = (way, left, b, fault, a) => left.some((f) => isSame(f, b, fault, a)
     || (way.view && argumentOf(f, b).startsWith("tensor.")));
 
-  /** Return the best answer among the ways `tries` for a fault. The best answer is the first way that breaks no new
-   *  rule and leaves no fault of the same entry. If there is none, it is the first way that breaks no new rule, and
-   *  else the first way that removes the fault. If no way removes the fault, return null. */
+  /** Return the best answer among the ways `tries` for a fault. Ways that do not remove the fault are skipped. The best
+   *  answer is the first way that breaks no new rule and leaves no fault of the same entry. The second best is the
+   *  first way that breaks no new rule, and the third best is the first way that is not skipped. Return null if all
+   *  ways are skipped. */
   function first(request, a, fault, tries, known) {
     let enough = null, some = null;
     for (const way of tries) {
@@ -195,8 +196,8 @@ const tmaRepairs = (() => {
     return change ? needed(request, change) : permutedChange(request);
   }
 
-  /** Return changed arguments that make a request accepted, or null. If no arguments satisfy the request's rules, which
-   *  are those of libcu++ or of the documentation, the rules of the driver are tried. */
+  /** Return changed arguments that make a request accepted, or null. If no arguments satisfy the request's rules, the
+   *  rules of the driver are tried. The request's rules may come from libcu++ or from the documentation. */
   function acceptedChange(request) {
     const { change, stuck } = searched(request);
     if (change) return change;

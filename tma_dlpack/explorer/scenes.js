@@ -18,8 +18,8 @@ function copyPicture(tile, width) {
   const percent = (n) => round(100 * SECONDS_PER_CHUNK * n / total), rows = [...new Set(chunks.map((c) => c.row))];
   sheet.say(`One load: ${tile.txBytes.toLocaleString("en")} bytes, swizzle ${tile.swizzle}`, "strong");
   const top = sheet.y + 48, y = (row) => top + row * height, tall = Math.ceil(Math.max(...chunks.map((c) => c.number + 1)) / 8);
-  // [column, row] at which the engine begins, and [column, row] at which shared memory begins. The tensor begins at [0,
-  // 0].
+  // The column and the row at which the engine begins, and at which shared memory begins. The tensor begins at column 0
+  // and row 0.
   const engine = isStacked ? [0, rows.length * tall + HEADING_ROWS] : [ENGINE_AT, 0];
   const memory = isStacked ? [0, engine[1] + ENGINE_ROWS - 2.4 + HEADING_ROWS] : [MEMORY_AT, 0];
   const beside = isStacked ? [4.2, -3.2] : [0, 0];  // moves the count of the mbarrier next to the engine

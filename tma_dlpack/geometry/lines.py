@@ -30,7 +30,7 @@ class LinePosition(NamedTuple):
     """The positions of the lines of several tiles, along one dimension of the tensor.
 
     `dimension` is the index of the dimension in driver order. `positions` broadcasts to (tiles,
-    *line_shape). `extent` and `stride_bytes` are those of the tensor in this dimension.
+    *line_shape). `extent` and `stride_bytes` are the tensor's extent and stride in this dimension.
     """
 
     dimension: int
@@ -122,10 +122,10 @@ def line_origins(
     Returns
     -------
     origins : int64 array (tiles, lines)
-        Bytes from the tensor's address to the element that has the line's position in the other
-        dimensions, and position 0 in dimension 0. The sums wrap modulo 2^64, as in the engine
-        [measured; ragged maps depend on the wrap]. The origin of a line that is out of bounds has
-        no meaning.
+        Bytes from the tensor's address to each line's origin. The origin is the element at the
+        line's positions. If lines do not step through dimension 0, the origin's index in dimension
+        0 is 0. The sums wrap modulo 2^64, as in the engine [measured; ragged maps depend on the
+        wrap]. The origin of a line that is out of bounds has no meaning.
     inside : bool array (tiles, lines)
         Whether the line is in bounds in every dimension that lines step through.
     """

@@ -32,7 +32,10 @@ LINE_BYTES = BANK_BYTES * BANKS
 
 
 class Swizzle(NamedTuple):
-    """A permutation of shared addresses. A term XORs ``(a >> right & mask) << left`` into `a`."""
+    """A permutation of shared addresses.
+
+    A term (right, mask, left) XORs ``(a >> right & mask) << left`` into the address `a`.
+    """
 
     span_bytes: int  # a granule moves only within its span; also the minimum pitch of lines
     repeat_bytes: int  # period of the pattern
@@ -130,7 +133,7 @@ class TilePlan:
         Bytes from one line to the next in shared memory.
     tile_shape : tuple of int
         Shape of the logical tile, row-major, in elements. The tile of an interleaved map has one
-        more axis than the map has dimensions: the last axis counts the elements of a unit.
+        axis more than the map has dimensions. This last axis counts the elements of a unit.
     smem_bytes : int
         Bytes of the tile in shared memory, including the padding of the swizzle.
     tx_bytes : int

@@ -242,9 +242,9 @@ def _nearest(
 
 
 def _smaller(wanted: SuggestRequest) -> tuple[int, ...] | None:
-    """Return a tile that works. Halve the tile's largest extent until a box is accepted.
+    """Return a smaller tile for which a box is accepted; None if none is found.
 
-    Return None if no such tile works.
+    The tile's largest extent is halved again and again, until a box is accepted.
     """
     tile = list(wanted.tile)
     while True:

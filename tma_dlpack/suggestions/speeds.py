@@ -23,10 +23,9 @@ from typing import TypeVar
 from tma_dlpack import driver
 from tma_dlpack.dlpack import Device
 
-#: Nested dicts. The keys of the outermost dict are the alignments of lines, and the keys of the
-#: dicts inside it, in this order, are: bytes of a line, number of spans, number of lines. An
-#: innermost value has three shares of a memcpy's speed. They were measured with these L2 fetch
-#: sizes, in this order: none, 128 bytes, 256 bytes.
+#: Four levels of nested dicts. From the outermost to the innermost dict, the keys are: alignment of
+#: lines, bytes of a line, number of spans, number of lines. A value of the innermost dict has three
+#: shares of a memcpy's speed: for the L2 fetch sizes none, 128 bytes and 256 bytes, in this order.
 Shares = dict[int, dict[int, dict[int, dict[int, tuple[float, ...]]]]]
 T = TypeVar("T")
 
@@ -42,17 +41,16 @@ class Card:
     measured : str
         The GPU, the driver and the date of the measurement.
     issue_bytes : int
-        The rate at which a thread issues copies limits the speed of small copies. This is the size
-        in bytes of the smallest copy whose speed is not limited so. A smaller copy takes the same
-        time as a copy of this size.
+        A smaller copy takes the same time as a copy of this many bytes, because a thread issues
+        copies at a limited rate.
     table : str
         The measured shares. Each row begins with three numbers. The first number is the alignment
         of the tensor's lines in bytes: 16, or 32, which is the unit of memory transfers. The second
         number is the number of spans that one copy puts side by side: 1 for a plain box, and more
         with `split_inner`. The third number is the number of bytes of a line of the box. Then the
         row has one cell per number of lines of a box; the first line of the table has these
-        numbers. Each cell has three shares of a memcpy's speed, in thousandths. They were measured
-        with these L2 fetch sizes, in this order: none, 128 bytes, 256 bytes.
+        numbers. Each cell has three shares of a memcpy's speed, in thousandths: for the L2 fetch
+        sizes none, 128 bytes and 256 bytes, in this order.
     """
 
     name: str

@@ -55,7 +55,7 @@ _SWIZZLES = (
     TmaSwizzle.none,
 )
 
-#: The index of an element in the tile. A thread reads this element. None for an idle thread.
+#: Index in the tile of the element that a thread reads; None for an idle thread.
 Place = tuple[int, ...] | None
 #: Optional parameter of `make_tma_descriptor` -> its default.
 DEFAULTS: dict[str, Any] = {
@@ -80,8 +80,9 @@ class SuggestRequest:
     card : Card
         The card whose speeds rank the choices.
     options : dict
-        Those of the options data_type, rules, allow and target that the caller passed. If the
-        tensor breaks a rule of libcu++ that the driver does not have, `allow` also has the rule.
+        The options that the caller passed. Possible options are data_type, rules, allow and target.
+        If the tensor breaks a rule of libcu++ that the driver does not have, `allow` also has the
+        rule.
     extents : tuple of int
         Extents of the tensor, in the units of boxes.
     bits : int
@@ -128,7 +129,7 @@ class SuggestRequest:
 
     @property
     def as_fast(self) -> float:
-        """The share of the fastest choice's speed from which on a choice counts as fast."""
+        """The minimum speed of a fast choice, as a share of the fastest choice's speed."""
         return AS_FAST if is_measured(self.view.device) else AS_FAST_ELSEWHERE
 
     @property
@@ -372,7 +373,7 @@ def _by_tensor_core(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | 
 
 
 def column_degree(tensor_map: TensorMap) -> int:
-    """Return the largest degree of bank conflicts if a reader reads the same 16 bytes of 8 rows.
+    """Return the largest degree of bank conflicts of reading a column of 16 bytes in 8 rows.
 
     The result equals that of ``bank_conflicts(tm)``. Only the first 8 rows are examined, because
     every other group of 8 rows starts a multiple of 8 pitches later. This distance moves or
@@ -397,7 +398,9 @@ def _by_ldmatrix(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | Ref
 
 
 def _of_ldmatrix(tensor_map: TensorMap, transpose: bool) -> int:
-    """Return the degree of bank conflicts of ldmatrix: of x4, x2 or x1, the largest that fits.
+    """Return the degree of bank conflicts of the largest ldmatrix that fits the box.
+
+    The largest ldmatrix is x4, x2 or x1.
 
     Raises `TmaPreconditionError` if ldmatrix cannot read the first or the last matrix of the box.
     """
@@ -484,8 +487,8 @@ def _example(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return an example tile for an error message.
 
     The last entries of the example are the positive entries of `given`, and the entries before them
-    are 1. If `given` has no positive entry, the last two entries are those of `shape`, limited to
-    64.
+    are 1. If `given` has no positive entry, the last two entries are the last two extents of
+    `shape`, but at most 64.
     """
     usual = (*(1 for _ in shape[:-2]), *(min(n, 64) for n in shape[-2:]))
     kept = [n for n in given if n >= 1][-len(shape) :] if shape else []

@@ -301,7 +301,8 @@ def suggest_view(
 ) -> Suggestions:
     """Return the suggestions for a `TensorView`, which may describe a tensor that does not exist.
 
-    `options` has those of the options data_type, rules, allow and target that the caller passed.
+    `options` has the options that the caller passed. Possible options are data_type, rules, allow
+    and target.
     """
     extents = read_tile(tile, view)
     named, of_major = check_reader(reader), read_major(major, "a tile of (M or N, K)")
