@@ -1,6 +1,6 @@
 """The command line: ``tma-dlpack``, or ``python -m tma_dlpack``.
 
-A command is one function. Its decorator `@command` is the command's row in the table of commands::
+A command is one function. The decorator `@command` is the command's row in the table of commands::
 
     @command(
         "print the folder of the C and C++ headers",    # the line of the command in --help

@@ -94,7 +94,7 @@ _ONLY_IF_GIVEN = ("allow", "split_inner", "ragged")
 
 
 def _argument(flag: str, name: str, about: str, **more: Any) -> Option:
-    """Return the option `flag` for the argument `name`, with the flag's word as its metavar."""
+    """Return the option `flag` for the argument `name`. The help names the value after the flag."""
     return option(flag, about, dest=name, metavar=flag[2:].upper(), **more)
 
 
@@ -222,7 +222,8 @@ def _request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
 
 
 def _kind(options: argparse.Namespace) -> MapKind:
-    # A tiled map has none of the four im2col arguments. An im2col map has all four.
+    # A tiled map has none of the four im2col arguments. An im2col map has all four of these
+    # arguments.
     column = {getattr(options, name) for name in _COLUMN}
     if options.box_sizes is not None and column == {None}:
         return "tiled"
@@ -244,7 +245,7 @@ _OPTIONS = {
 def _as_flags(options: argparse.Namespace, arguments: dict[str, Any]) -> str:
     """Return the command line's options for the tensor and for arguments of a `make_*` function.
 
-    `arguments` are, for example, those of a corrected call. An argument without an option on the
+    `arguments` may be the arguments of a corrected call. An argument without an option on the
     command line is added at the end, as in Python.
     """
     tensor_too = {name: getattr(options, name) for name in ("shape", "dtype", "strides", "address")}

@@ -145,7 +145,7 @@ def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
 def canonical_strides(
     shape: Sequence[int], strides: Sequence[int], itemsize_bits: int, align_bytes: int = 16
 ) -> tuple[int, ...]:
-    """Replace the strides of dimensions of extent 1 by valid strides, because no access uses them.
+    """Replace unused strides, which are the strides of dimensions of extent 1, by valid strides.
 
     The new stride of the innermost dimension is 1. The new stride of another dimension is the
     row-major stride (extent times stride of the next inner dimension), rounded up to a multiple of
@@ -234,7 +234,8 @@ class TensorView:
 
     @property
     def extent_bytes(self) -> int:
-        """Bytes from the start of the first element to the end of the last one, gaps included."""
+        """Bytes from the start of the first element to the end of the last element, with all gaps.
+        """
         if 0 in self.shape:
             return 0
         last = sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))

@@ -318,8 +318,8 @@ def _map_storage() -> tuple[Any, int]:
 
     The address is aligned to 128 bytes.
     """
-    # cuda.h of CUDA 12 requires that a CUtensorMap is aligned to 64 bytes, and cuda.h of CUDA 13 to
-    # 128 bytes.
+    # A CUtensorMap must be aligned to 64 bytes in cuda.h of CUDA 12, and to 128 bytes in cuda.h of
+    # CUDA 13.
     room = _Room()
     start = ctypes.addressof(room)
     return room, start + -start % MAP_BYTES

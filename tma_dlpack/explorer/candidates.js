@@ -138,7 +138,7 @@ const tmaCandidates = (() => {
       .filter((n) => n >= 1).map((n) => way({ elem_strides: withEntry(r.steps, i, n) }));
   }
 
-  /** Return the other data types as which a map can copy the tensor's bits. */
+  /** Return the other data types with which a map can copy the tensor's bits. */
   function dataTypes(r) {
     const { a } = r, row = T.DATA_TYPES[r.isKnown ? a.data_type : 0];
     const others = a.dtype.overrides.filter((t) => !r.isKnown || t !== a.data_type);

@@ -37,7 +37,7 @@ const tmaRepairs = (() => {
     return W.extentBreaks(a) ? "tensor.shape" : "box_sizes";
   }
 
-  /** Return whether two faults belong to the same entry of the same argument. The two requests may differ. */
+  /** Return whether two faults belong to the same entry of the same argument. The two faults may be of two requests. */
   const isSame = (one, a, other, b) => argumentOf(one, a) === argumentOf(other, b)
     && Math.max(0, one.entry) === Math.max(0, other.entry);
 

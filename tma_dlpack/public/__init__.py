@@ -320,7 +320,7 @@ _ORDER = {
 
 
 def _explained(function: Callable[..., Any], keywords: dict[str, Any]) -> TypeError | None:
-    """Return a TypeError for an unknown keyword that suggests the parameter with a similar name.
+    """Return a TypeError that names an unknown keyword and suggests a similar parameter.
 
     Return None if the function has all keywords as parameters. The function must not have a
     parameter ``**keywords``.

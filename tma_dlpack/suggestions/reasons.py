@@ -242,7 +242,7 @@ def _nearest(
 
 
 def _smaller(wanted: SuggestRequest) -> tuple[int, ...] | None:
-    """Return a smaller tile for which a box is accepted; None if none is found.
+    """Return a smaller tile for which a box is accepted; None if no such tile is found.
 
     The tile's largest extent is halved again and again, until a box is accepted.
     """
