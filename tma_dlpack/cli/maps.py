@@ -222,8 +222,7 @@ def _request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
 
 
 def _kind(options: argparse.Namespace) -> MapKind:
-    # A tiled map has none of the four im2col arguments. An im2col map has all four of these
-    # arguments.
+    # A tiled map has none of the four im2col arguments. An im2col map has all of them.
     column = {getattr(options, name) for name in _COLUMN}
     if options.box_sizes is not None and column == {None}:
         return "tiled"

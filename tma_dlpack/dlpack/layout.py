@@ -234,8 +234,7 @@ class TensorView:
 
     @property
     def extent_bytes(self) -> int:
-        """Bytes from the start of the first element to the end of the last element, with all gaps.
-        """
+        """Bytes from the start of the first to the end of the last element, gaps included."""
         if 0 in self.shape:
             return 0
         last = sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
