@@ -1,6 +1,6 @@
 """The command line: ``tma-dlpack``, or ``python -m tma_dlpack``.
 
-A command is one function below its row of the table::
+A command is one function. The decorator `@command` is the command's row in the table of commands::
 
     @command(
         "print the folder of the C and C++ headers",    # the line of the command in --help
@@ -15,22 +15,23 @@ A command is one function below its row of the table::
         show(options, tma.get_include())                # write text or JSON to standard output
         return EXIT_OK
 
-`maps.py` has the commands that make and show a map, and their options. `machine.py` has the
-commands about this installation. Another folder of the package, such as `debug`, has its commands
-in a file `commands.py`. `table.py` imports these files. A `commands.py` uses only the names that
-this package exports. `table.py` registers commands. `main.py` reads the command line and prints
-errors. `output.py` has the options that many commands share, and writes results: as text with
-colours, as JSON, or as HTML. As the name of an output file, `-` means standard output.
+`maps.py` has the commands that make and show a map, and the options of these commands. `machine.py`
+has the commands about this installation. Other folders of the package, such as `debug`, have their
+commands in a file `commands.py`. A file `commands.py` uses only the names that `tma_dlpack.cli`
+exports. `table.py` registers commands, and imports the files that define commands. `main.py` reads
+the command line and prints errors. `output.py` has the options that many commands share.
+`output.py` also writes results as text with colours, as JSON, or as HTML. If the name of an output
+file is `-`, the output goes to standard output.
 
 Results go to standard output, and remarks go to standard error. A command with
 ``runs_program=True`` runs a program: the words after ``--`` become `options.program`. Such a
 command writes its report to standard error, or to the file of ``-o``. A wrong command line raises
 `UsageError` with one sentence. Other errors are `TmaError`. `main` prints both kinds of errors. The
-exit status is 0 if the input was accepted, 1 if it was refused or an error was found in it, and 2
-if nothing could be read.
+exit status is 0 if the input was accepted. The status is 1 if the input was refused or contains an
+error. The status is 2 if the input could not be read.
 
-A new command needs files in tests/cli/examples for its examples, tests in tests/cli, and a sentence
-in the guide. Tests check that all three exist.
+A new command needs tests in tests/cli, and a sentence in the guide. The files that the command's
+examples read belong in tests/cli/examples. Tests check that these three parts exist.
 """
 
 from __future__ import annotations

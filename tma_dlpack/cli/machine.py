@@ -42,7 +42,7 @@ def _ids() -> Iterator[Option]:
 def _rules(options: argparse.Namespace) -> int:
     import tma_dlpack as tma
 
-    # Each word is the id of a rule, in upper or lower case, or the name of a group of rules.
+    # Each word is the id of a rule or the name of a group of rules, in upper or lower case.
     known = {rule.id: rule for rule in tma.rules()}
     groups = {rule.group for rule in known.values()}
     found: list[object] = []
@@ -224,8 +224,9 @@ def _completion(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-# Three texts replace the %s: the names of all commands; the cases "COMMAND --flag" with the flag's
-# values; the cases COMMAND with the command's flags.
+# The function `_bash` replaces the three %s, in this order: the names of all commands; one case
+# "COMMAND --flag" per flag, with the flag's values; one case COMMAND per command, with the
+# command's flags.
 _BASH = """\
 _tma_dlpack() {
   local word=${COMP_WORDS[COMP_CWORD]} words=
@@ -243,7 +244,8 @@ _tma_dlpack() {
 }
 complete -o default -F _tma_dlpack tma-dlpack
 """
-# Two texts replace the %s: "name:help" of every command, and one case per command with its options.
+# The function `_zsh` replaces the two %s, in this order: "name:help" of every command; one case per
+# command, with the command's options.
 _ZSH = """\
 #compdef tma-dlpack
 _tma_dlpack() {
@@ -264,7 +266,10 @@ else compdef _tma_dlpack tma-dlpack; fi
 
 
 def script(shell: str) -> str:
-    """Return the script that a shell ("bash", "zsh" or "fish") needs to complete ``tma-dlpack``."""
+    """Return the script with which a shell completes command lines of ``tma-dlpack``.
+
+    `shell` is "bash", "zsh" or "fish".
+    """
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]()
 
 
@@ -308,8 +313,9 @@ def _fish() -> str:
         after = shlex.quote(f"__fish_seen_subcommand_from {row.name}")
         for entry in row.options():
             flags = entry.names if entry.is_flag else ()
-            # Options of fish's `complete`: -l and -s for a long and a short flag, -x for a value of
-            # the list -a, -r for a file.
+            # Options of fish's `complete`: -l is followed by a long flag, and -s by a short flag.
+            # -x means that the value is a word of the list after -a. -r means that the value is the
+            # name of a file.
             words = [f"-l {name[2:]}" if name[:2] == "--" else f"-s {name[1:]}" for name in flags]
             if entry.takes_value and entry.is_flag:
                 words.append("-x" if entry.values else "-r")

@@ -29,7 +29,8 @@ from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
 if TYPE_CHECKING:
     import argparse
 
-# 128 + SIGINT and 128 + SIGPIPE: shells use these statuses for a process that a signal ended.
+# The exit statuses are 128 + SIGINT and 128 + SIGPIPE. Shells report the status 128 + N for a
+# process that signal N ended.
 EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 130, 141
 
 
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     words = [*(sys.argv[1:] if argv is None else argv)]
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # the shell closed it, as in `>&-`
+        if getattr(sys, name) is None:  # the shell closed this stream, as in `>&-`
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     try:
         raise_as_usual()
@@ -51,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if isinstance(error, BrokenPipeError):
                 raise
             status = _failed(words, error)
-        sys.stdout.flush()  # an error of a closed pipe or a full disk is raised inside this `try`
+        sys.stdout.flush()  # a closed pipe or a full disk raises here, inside this `try`
         return status
     except BrokenPipeError:
         _drop_output()
@@ -70,7 +71,7 @@ def _drop_output() -> None:
 
 
 def program() -> str:
-    """Return the words that start this program, as the user wrote them.
+    """Return the words that start this program: ``tma-dlpack`` or ``python -m tma_dlpack``.
 
     >>> program()
     'python -m tma_dlpack'
@@ -121,14 +122,14 @@ def help_of(command: Command) -> str:
     return _parser(command).format_help()
 
 
-#: argparse's `nargs` -> the usage of a word that may be omitted or repeated.
+#: argparse's `nargs` -> how the usage line shows a word that may be omitted or repeated.
 _NUMBER = {"?": "[{}]", "*": "[{}...]", "+": "{}..."}
 
 
 def _usage(command: Command) -> str:
-    """Return the usage as one line with the required words and flags.
+    """Return the usage line of a command.
 
-    ``[OPTIONS]`` represents all other flags.
+    The line has the command's words and required flags. ``[OPTIONS]`` represents all other flags.
     """
     words, optional = [], False
     for entry in command.shown():
@@ -155,7 +156,8 @@ def _parser(command: Command) -> argparse.ArgumentParser:
     examples = "\n".join(f"  {program()} {example}" for example in command.examples)
     status = textwrap.fill(f"exit status: {command.status}", 90)
     about = command.about + (f".\n\n{textwrap.fill(command.more, 90)}" if command.more else "")
-    # `output.write` colours the help, so the colours that argparse has from Python 3.14 are off.
+    # `output.write` colours the help. argparse also colours the help from Python 3.14 on, so the
+    # colours of argparse are switched off.
     more: dict[str, bool] = {"color": False} if sys.version_info >= (3, 14) else {}
     parser = Parser(
         prog=f"{program()} {command.name}",
@@ -167,7 +169,8 @@ def _parser(command: Command) -> argparse.ArgumentParser:
         **more,  # type: ignore[arg-type]
     )
     for entry in command.options():
-        # argparse compares the help with SUPPRESS by `is`, but `about` is a copy of the string.
+        # argparse hides an option if its help is the same object as SUPPRESS. `entry.about` is only
+        # equal to SUPPRESS, so the object itself is passed.
         hidden = {"help": argparse.SUPPRESS} if entry.about == HIDDEN else {}
         parser.add_argument(*entry.names, **{**entry.settings, **hidden})
     return parser
@@ -177,7 +180,10 @@ def _parser(command: Command) -> argparse.ArgumentParser:
 
 
 def own(command: Command, words: list[str]) -> list[str]:
-    """Return the words that belong to the command itself, which are those before ``--``."""
+    """Return the words before ``--``, which are the command's own words.
+
+    If no words may follow ``--``, return all words.
+    """
     if command.after_dashes and "--" in words:
         return words[: words.index("--")]
     return words
@@ -198,7 +204,7 @@ def _read(command: Command, words: list[str]) -> argparse.Namespace:
     options.command = command.name
     if command.after_dashes:
         options.program = words[len(ours) + 1 :]
-    # A page of HTML and JSON cannot both go to standard output.
+    # HTML and JSON cannot both be written to standard output.
     given = vars(options)
     report_to = given.get("out") or (None if given.get("program") else output.STDOUT)
     if given.get("html") == report_to == output.STDOUT and options.json:
@@ -207,7 +213,9 @@ def _read(command: Command, words: list[str]) -> argparse.Namespace:
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """Join ``--coords -4,0`` to ``--coords=-4,0``, because argparse would read -4,0 as an option.
+    """Join a flag and a negative number, because argparse would read the number as an option.
+
+    For example, the words ``--coords -4,0`` become ``--coords=-4,0``.
 
     >>> _joined(["--coords", "-4,0", "-"])
     ['--coords=-4,0', '-']
@@ -242,12 +250,13 @@ def _in_our_words(message: str) -> str:
 
 
 def _failed(words: list[str], error: Exception) -> int:
-    """Print an error, as JSON if ``--json`` was given, and return the exit status."""
+    """Print an error, and return the exit status. With ``--json``, print the error as JSON."""
     message = _message(error)
     violations = error.violations if isinstance(error, TmaPreconditionError) else ()
     command = commands().get(words[0]) if words else None
     ours = own(command, words) if command else words
-    # A message that ends in "did you mean check?" needs no hint to --help.
+    # A message that ends in a question, such as "did you mean check?", needs no reference to
+    # --help.
     if isinstance(error, UsageError) and message[-1:] != "?":
         called = f"{program()} {command.name}" if command else program()
         message += f"; see {called} --help"

@@ -1,6 +1,6 @@
-"""Commands that make and show the map of a tensor, which need not exist.
+"""Commands that make and show the map of a tensor. The tensor need not exist.
 
-Some options describe the tensor's shape, dtype, strides and address. Other options set the
+Four options describe the tensor's shape, dtype, strides and address. Other options set the
 arguments of `make_tma_descriptor`.
 """
 
@@ -55,7 +55,7 @@ def _ids(word: str) -> tuple[str, ...]:
 
 
 def _word(word: str) -> str | int:
-    """Return the value of a word that is a number, or else the word, which names an enum member."""
+    """Convert a word that is a number to an int; return any other word unchanged."""
     try:
         return int(word, 0)
     except ValueError:
@@ -63,7 +63,10 @@ def _word(word: str) -> str | int:
 
 
 def _dtype_of(word: str) -> DLDataType:
-    """Return the DLPack type with this name; an error suggests the most similar name."""
+    """Return the DLPack type with this name.
+
+    The error for an unknown name suggests the most similar name.
+    """
     from tma_dlpack.tables.meanings import dtype_named
 
     try:
@@ -77,7 +80,7 @@ def _dtype_of(word: str) -> DLDataType:
 
 # -- options --------------------------------------------------------------------------------------
 
-# Name of the argument in Python -> enum. `OPTION_NAMES` maps this name to the driver's name.
+# Name of an argument of `make_tma_descriptor` -> the enum of its values.
 _CHOICES: dict[str, type[IntEnum]] = {
     **{ours: ENUMS[drivers] for ours, drivers in OPTION_NAMES.items()},
     "data_type": TensorMapDataType,
@@ -91,7 +94,7 @@ _ONLY_IF_GIVEN = ("allow", "split_inner", "ragged")
 
 
 def _argument(flag: str, name: str, about: str, **more: Any) -> Option:
-    """Return the option `flag` for the argument `name`, with the flag's word as its metavar."""
+    """Return the option `flag` for the argument `name`. The help names the value after the flag."""
     return option(flag, about, dest=name, metavar=flag[2:].upper(), **more)
 
 
@@ -113,7 +116,7 @@ def _enum(flag: str, name: str) -> Option:
 
 
 def _tensor(required: bool = True) -> tuple[Option, ...]:
-    """Return the options that describe a tensor (row-major) and its GPU."""
+    """Return the options that describe a tensor and its GPU. Shape and strides are row-major."""
     return (
         option("--shape", "row-major, such as 128,64", required=required, type=integers),
         option(
@@ -151,7 +154,7 @@ _RULES = (
         values=ALLOWABLE_ROWS,
     ),
 )
-#: The options that set the arguments of a `make_*` function, row-major.
+#: The options that set the arguments of a `make_*` function. Lists are row-major.
 _REQUEST = (
     _argument("--box", "box_sizes", "box_sizes of a tiled map, row-major, 1..256", type=integers),
     _argument("--lower", CORNERS[0], f"{CORNERS[0]} of an im2col map, D,H,W", type=integers),
@@ -178,7 +181,7 @@ _REQUEST = (
 
 
 def _view(options: argparse.Namespace) -> TensorView:
-    """Return a view of the described tensor, as if the tensor existed on a GPU."""
+    """Return a view of the tensor that the options describe. The view's device is GPU 0."""
     from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_strides
 
     shape: tuple[int, ...] = options.shape
@@ -219,7 +222,7 @@ def _request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
 
 
 def _kind(options: argparse.Namespace) -> MapKind:
-    # A tiled map has none of the four im2col arguments. An im2col map has all four.
+    # A tiled map has none of the four im2col arguments. An im2col map has all of them.
     column = {getattr(options, name) for name in _COLUMN}
     if options.box_sizes is not None and column == {None}:
         return "tiled"
@@ -239,9 +242,10 @@ _OPTIONS = {
 
 
 def _as_flags(options: argparse.Namespace, arguments: dict[str, Any]) -> str:
-    """Return the options for the described tensor and for `arguments`, such as a corrected call.
+    """Return the command line's options for the tensor and for arguments of a `make_*` function.
 
-    After the options, the arguments that have no option are written as in Python.
+    `arguments` may be the arguments of a corrected call. An argument without an option on the
+    command line is added at the end, as in Python.
     """
     tensor_too = {name: getattr(options, name) for name in ("shape", "dtype", "strides", "address")}
     given = {name: value for name, value in arguments.items() if value is not None}
@@ -254,14 +258,14 @@ def _as_flags(options: argparse.Namespace, arguments: dict[str, Any]) -> str:
             rest.append(f"{name}={value!r}")
         elif value is True:
             words.append(entry.names[-1])
-        # Default values are omitted.
+        # An option is omitted if its value is the default.
         elif _word_of(value) not in (str(entry.settings.get("default")), *_USUAL_RULES):
             words.append(f"{entry.names[-1]}={_word_of(value)}")
     return " ".join(words) + (f"   (in Python: {', '.join(rest)})" if rest else "")
 
 
 def _word_of(value: object) -> str:
-    """Return a value as a user writes it after a flag.
+    """Return a value in the form in which a user writes it after a flag.
 
     >>> _word_of((16, 64)), _word_of(TensorMapDataType.UINT8)
     ('16,64', 'UINT8')
@@ -279,7 +283,7 @@ def _page_state(options: argparse.Namespace) -> dict[str, object]:
     The state omits options that the command line does not have. Names of the driver, CUTLASS and
     PTX become the names of this package's enums.
     """
-    # These options belong to the command itself, not to the map.
+    # The options `out` and `command` belong to the command line, not to the map.
     ours = ("out", "command")
     given = {name: value for name, value in vars(options).items() if name not in ours}
     given["kind"] = None if options.pixel_box_lower_corner is None else "im2col"
@@ -292,9 +296,9 @@ def _page_state(options: argparse.Namespace) -> dict[str, object]:
 
 
 def _member(enum: type[IntEnum], word: str | int | None) -> str | None:
-    """Return the name of the member that a word means.
+    """Return the name of the enum member that a word or a number means.
 
-    An unknown word is returned unchanged, so that the page reports it.
+    An unknown word is returned unchanged, so that the explorer's page reports the word.
     """
     from tma_dlpack.tables.meanings import parse
 
@@ -335,8 +339,8 @@ def _check(options: argparse.Namespace) -> int:
     from tma_dlpack.make import build
     from tma_dlpack.tensor_map.text import tile_line
 
-    # A broken rule is a result of this command, so the command calls `check_view`, which does not
-    # raise an error for a broken rule.
+    # This command prints broken rules as its result. It therefore calls `check_view`, which returns
+    # a report instead of raising an error.
     kind, arguments = _request(options)
     report = build.check_view(kind, _view(options), arguments)
     words, fixed = str(report), report.fixed()
@@ -377,7 +381,7 @@ def _check(options: argparse.Namespace) -> int:
 def _suggest(options: argparse.Namespace) -> int:
     from tma_dlpack.suggestions.tile_suggestions import suggest_view
 
-    # Options without a value are omitted, because `suggest_view` has its own defaults.
+    # Options that the user did not pass are omitted, so that `suggest_view` uses its own defaults.
     names = ("data_type", "rules", "allow", "target")
     given = {name: getattr(options, name) for name in names}
     found = suggest_view(
@@ -465,7 +469,7 @@ def _explore(options: argparse.Namespace) -> int:
     import tempfile
     import webbrowser
 
-    # The folder is not removed, because the browser may read the file after this program has ended.
+    # The folder must not be removed, because the browser may read the file after this program ends.
     path = Path(tempfile.mkdtemp(prefix="tma_dlpack-")) / "explorer.html"
     path.write_text(html, encoding="utf-8")
     print(path)

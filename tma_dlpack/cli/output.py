@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tma_dlpack.tensor_map.map import TensorMap
 
 STDOUT = Path("-")
-BYTES_A_LINE = 32  # of a hex dump
+BYTES_A_LINE = 32  # number of bytes in a line of a hex dump
 
 
 # -- options --------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def target(about: str) -> Option:
     return option("--target", about, default="sm_90", values=TARGETS)
 
 
-#: The option that `show` reads.
+#: The option ``--json``, which makes `show` write JSON.
 JSON = option("--json", "print the result as JSON, not as text", action="store_true")
 
 
@@ -64,12 +64,12 @@ JSON = option("--json", "print the result as JSON, not as text", action="store_t
 
 
 def integers(word: str) -> tuple[int, ...]:
-    """Read integers that are separated by commas or by `x`; the list may end in a comma.
+    """Read integers that commas or letters `x` separate; ignore a final comma.
 
     >>> integers("(64,)"), integers("128x64"), integers("0x10,-1")
     ((64,), (128, 64), (16, -1))
     """
-    # The x of 0x10 is not a separator.
+    # The x of a hexadecimal number, such as 0x10, is not a separator.
     parts = re.split(r",|(?<=\d)(?<!\b0)x", word.strip("()[] ").removesuffix(","))
     try:
         return tuple(int(part, 0) for part in parts)
@@ -113,7 +113,10 @@ def show(
 
 
 def write(target: Path | TextIO, text: str) -> None:
-    """Write a text to a file, to standard output, or to a stream. A terminal gets colours."""
+    """Write a text to a file, to standard output, or to a stream.
+
+    Text to a terminal is coloured.
+    """
     if isinstance(target, Path) and target != STDOUT:
         target.write_text(text, encoding="utf-8")
         return
@@ -122,13 +125,16 @@ def write(target: Path | TextIO, text: str) -> None:
         text = coloured(text)
     try:
         stream.write(text)
-    except UnicodeEncodeError:  # the encoding of the terminal or pipe lacks a character
+    except UnicodeEncodeError:  # the stream's encoding lacks a character of the text
         encoding = stream.encoding or "ascii"
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON with a newline; use the value's method `to_json` if it has one."""
+    """Return a value as JSON with a final newline.
+
+    If the value has a method `to_json`, the method makes the JSON.
+    """
     import json
 
     own = getattr(value, "to_json", None)
@@ -145,7 +151,7 @@ def plain(value: object) -> object:
     >>> plain(TmaSwizzle.bytes128), plain((1, b"ab"))
     ('bytes128', [1, '6162'])
     """
-    # This test comes before the test for int, because the member of an IntEnum is also an int.
+    # This `if` comes before the `if` for int, because a member of an IntEnum is also an int.
     if isinstance(value, IntEnum):
         return value.name
     if value is None or isinstance(value, (str, bool, int, float)):
@@ -171,8 +177,8 @@ def vars_of(value: Any) -> dict[str, object]:
 def attributes(tensor_map: TensorMap) -> dict[str, object]:
     """Return a map's attributes for JSON.
 
-    The attributes with the driver's names are innermost first. `shape`, `box_sizes` and
-    `elem_strides` are row-major.
+    Lists under a name of the driver have the innermost dimension first. The lists `shape`,
+    `box_sizes` and `elem_strides` are row-major.
     """
     from tma_dlpack.tensor_map import text
 
@@ -190,7 +196,7 @@ def attributes(tensor_map: TensorMap) -> dict[str, object]:
 
 
 def hex_lines(data: bytes) -> Iterable[str]:
-    """Yield lines of 32 bytes in hex digits, each after the offset of its first byte.
+    """Yield the lines of a hex dump. A line has the offset of its first byte, and then 32 bytes.
 
     >>> next(iter(hex_lines(bytes(range(33)))))
     '  0  00010203 04050607 08090a0b 0c0d0e0f 10111213 14151617 18191a1b 1c1d1e1f'
@@ -205,7 +211,10 @@ def hex_lines(data: bytes) -> Iterable[str]:
 def failure(
     stream: TextIO, as_json_too: bool, message: str, violations: Sequence[Violation] = ()
 ) -> None:
-    """Print an error: as JSON to `stream` if `as_json_too` is True, else as text to stderr."""
+    """Print an error.
+
+    If `as_json_too` is True, write JSON to `stream`. Otherwise write text to standard error.
+    """
     if as_json_too:
         write(stream, as_json({"ok": False, "error": message, "violations": violations}))
     else:
@@ -215,7 +224,10 @@ def failure(
 
 
 def status_of(violations: Sequence[Violation]) -> int:
-    """Return the exit status: 2 if an argument is unreadable, 1 if a rule is broken, else 0."""
+    """Return the exit status.
+
+    The status is 2 if an argument could not be read, else 1 if a rule is broken, else 0.
+    """
     if any(violation.is_unread for violation in violations):
         return EXIT_NOTHING
     return EXIT_REFUSED if violations else EXIT_OK
@@ -238,9 +250,10 @@ _COLOURS: tuple[tuple[str, str], ...] = (
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Return whether text to a stream gets colours, which is so for a terminal.
+    """Return whether text to a stream is coloured. By default, only text to a terminal is coloured.
 
-    The environment variable NO_COLOR switches colours off, and FORCE_COLOR switches them on.
+    The environment variable NO_COLOR switches colours off. FORCE_COLOR switches colours on, unless
+    NO_COLOR is set.
     """
     if os.environ.get("NO_COLOR"):
         return False
@@ -250,7 +263,7 @@ def is_coloured(stream: TextIO) -> bool:
 
 
 def coloured(text: str) -> str:
-    r"""Return a command's output with the escape sequences that colour it on a terminal.
+    r"""Return a command's output with escape sequences that make a terminal colour the output.
 
     >>> coloured("refused: 1 violation")
     '\x1b[31;1mrefused\x1b[0m: 1 violation'

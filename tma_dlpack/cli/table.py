@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     import argparse
 
 EXIT_OK, EXIT_REFUSED, EXIT_NOTHING = 0, 1, 2
-# Descriptions of the exit statuses in the help: of commands that check, and of commands that print.
+# Descriptions of the exit statuses in the help. `JUDGED` is for commands that check their input,
+# and `PRINTED` for commands that only print.
 JUDGED = "0 accepted; 1 refused; 2 nothing could be read, or wrong use"
 PRINTED = "0 printed; 2 wrong use"
 
-#: The `about` of an option that the help does not list. The value equals argparse.SUPPRESS.
+#: The `about` of an option that the help does not list. The string equals argparse.SUPPRESS.
 HIDDEN = "==SUPPRESS=="
 
 #: The headings of the groups of commands in ``--help``.
@@ -33,7 +34,8 @@ class UsageError(Exception):
 class Option(NamedTuple):
     """A flag or a positional word of a command."""
 
-    #: Names of a flag, such as ("-o", "--out"), or the name of a word, which has no minus.
+    #: The names of a flag, such as ("-o", "--out"), or the name of a positional word, which does
+    #: not begin with a minus.
     names: tuple[str, ...]
     #: Keyword arguments of `argparse.ArgumentParser.add_argument`.
     settings: dict[str, Any]
@@ -47,7 +49,7 @@ class Option(NamedTuple):
 
     @property
     def takes_value(self) -> bool:
-        """Whether a value follows the flag on the command line."""
+        """Whether the option has a value on the command line."""
         return self.settings.get("action") != "store_true"
 
     @property
@@ -56,7 +58,7 @@ class Option(NamedTuple):
         return str(self.settings["help"]).replace("%%", "%")
 
 
-# Options may be declared by a function, so that its imports run only when the options are needed.
+# Options, or a function that returns them. The function's imports run only when it is called.
 Options = Option | Callable[[], Iterable[Option]]
 Run = Callable[["argparse.Namespace"], int]
 
@@ -72,7 +74,8 @@ class Command(NamedTuple):
     status: str
     more: str
     runs_program: bool
-    #: The name in the usage of the words after ``--``; "" if no words may follow ``--``.
+    #: The name by which the usage line shows the words after ``--``; "" if no words may follow
+    #: ``--``.
     after_dashes: str
     #: The entry of `HEADINGS` under which the command is listed.
     heading: str
@@ -104,14 +107,14 @@ def option(
 ) -> Option:
     """Return a flag, or a positional word if `name` does not begin with a minus.
 
-    Shells complete `values`. If `closed` is True, the help lists the values, and other values are
-    refused. `settings` are passed to `argparse.ArgumentParser.add_argument`.
+    Shells complete the entries of `values`. If `closed` is True, the help lists the values, and any
+    other value is refused. `settings` are passed to `argparse.ArgumentParser.add_argument`.
     """
     values = tuple(values)
     if closed:
         settings["type"] = _one_of(values)
         about = f"{about}: {', '.join(values)}"
-    # argparse formats the help with the operator %.
+    # argparse formats the help with the operator %, so percent signs are doubled.
     settings["help"] = about.replace("%", "%%")
     return Option((short, name) if short else (name,), settings, values)
 
@@ -134,7 +137,9 @@ def wrong_word(message: str) -> Exception:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a question that suggests the most similar known word; "" if no word is similar.
+    """Return a question that suggests the most similar known word.
+
+    Return "" if no known word is similar.
 
     >>> did_you_mean("chek", ["check", "draw"])
     '; did you mean check?'
@@ -156,7 +161,9 @@ def command(
     runs_program: bool = False,
     after_dashes: str = "",
 ) -> Callable[[Run], Run]:
-    """Return a decorator that adds a function to the table, under its name without underscores.
+    """Return a decorator that adds a function to the table of commands.
+
+    The command's name is the function's name without underscores at its ends.
 
     Parameters
     ----------
@@ -179,8 +186,8 @@ def command(
         `options.program`. The command writes its own output to standard error, so that standard
         output has only the program's output.
     after_dashes : str
-        The name in the usage of the words after ``--``, such as "NVCC FLAGS...". The words become
-        `options.program`.
+        The name by which the usage line shows the words after ``--``, such as "NVCC FLAGS...". The
+        words become `options.program`.
     """
 
     def added(run: Run) -> Run:

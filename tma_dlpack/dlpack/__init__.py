@@ -1,11 +1,13 @@
 """`as_tensor_view`: the address, device, dtype, shape and strides of any framework's tensor.
 
-`as_tensor_view` works in two steps. First, `read` gets the address and a `Layout` from the
-producer; a `Layout` has the integers of DLPack's structs. Then `check_layout` converts the layout
-to checked values, or refuses the tensor.
+The framework that made a tensor is called the tensor's producer. `as_tensor_view` works in two
+steps. First, `read` gets an address and a `Layout` from the producer. A `Layout` has the integers
+of DLPack's structs. Second, `check_layout` converts the layout to checked values, or refuses the
+tensor.
 
 This package never reads or copies a tensor's data, never imports a framework, and never
-synchronizes. The producer's capsule is not consumed, so the capsule's destructor calls the deleter.
+synchronizes. This package does not consume the producer's DLPack capsule. The capsule's destructor
+therefore calls the deleter of the exported tensor.
 
 Each file of this list imports only from the files above it:
 
@@ -15,12 +17,13 @@ Each file of this list imports only from the files above it:
 - `producer.py` reads a tensor and its capsule.
 
 A new framework needs a row in `frameworks.FRAMEWORKS`, and a row in `_WORDS` in the same file. The
-row in `_WORDS` has the code that copies, views or pads the framework's tensors. A new reason to
-refuse a tensor needs a row in `layout.REFUSALS` and a call ``refuse("TENSOR_...", found)``. A
-reason that holds only for torch needs a row in `torch_tensor._FLAWS` instead of the call.
+row in `_WORDS` has the code that copies, views or pads a tensor in this framework. A new reason to
+refuse a tensor needs a row in the table of `layout.REFUSALS`, and a call ``refuse("TENSOR_...",
+found)``. A reason that applies only to torch tensors needs a row in `torch_tensor._FLAWS` instead
+of the call of `refuse`.
 
-Sources: dlpack.h 1.3 (a C compiler confirmed the offsets); the array API standard, for `__dlpack__`
-and its streams; the CUDA Array Interface, version 3.
+Sources: dlpack.h 1.3 (a C compiler confirmed the offsets of the fields); the array API standard,
+for `__dlpack__` and its parameter `stream`; the CUDA Array Interface, version 3.
 """
 
 from tma_dlpack.dlpack.frameworks import Words, native_of, storage_of, words_of

@@ -1,12 +1,13 @@
 """`FRAMEWORKS`: a table with one row per framework.
 
-A row describes how to recognise and export the framework's tensors, how to find their storage and
-their stream, and which code to show in a fix. No framework is imported. A new framework needs a
-new row, and a case in tests/dlpack/test_frameworks.py. A tensor of a type without a row is read by
-the row `OTHER`, which checks every pointer.
+A row describes how to recognise and export the framework's tensors, and how to find their storage
+and their stream. The row also has the code that a fix shows. This module imports no framework
+except NumPy. A new framework needs a new row, and a case in tests/dlpack/test_frameworks.py. The
+row `OTHER` is for all types without a row of their own. For these types, every pointer in the
+capsule is checked.
 
-Source: the exports are measured for torch 2.4 to 2.13, NumPy 1.26 to 2.4, JAX 0.10, tvm-ffi 0.1,
-TensorFlow 2.21 and mlx 0.32. For CuPy and Paddle, the source code was read.
+Source: measured exports of torch 2.4 to 2.13, NumPy 1.26 to 2.4, JAX 0.10, tvm-ffi 0.1, TensorFlow
+2.21 and mlx 0.32; the source code of CuPy and Paddle.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from tma_dlpack.tables.enums import DLDataTypeCode, DLDeviceType
 
 
 class Words(NamedTuple):
-    """Code snippets of one framework that a fix shows; `x` is the user's tensor."""
+    """The code snippets of one framework, for fixes. In the code, `x` is the user's tensor."""
 
     copy: str = "a copy of x"
     contiguous: str = "a row-major copy of x"
@@ -56,16 +57,17 @@ class Native(NamedTuple):
     Attributes
     ----------
     tensor : str
-        The class of the tensors. The row also holds for subclasses.
+        The class of the tensors. The row also applies to subclasses of this class.
     storage : callable (tensor) -> Storage
         Returns the memory around a tensor.
     read : callable (tensor) -> Export or None
         Reads a tensor without `__dlpack__`. The result is None if `__dlpack__` must be called.
     current_stream : callable (device id) -> CUstream, or None
-        Returns the stream that computes the tensors. None means the legacy default stream.
+        Returns the stream on which the framework's kernels run. None means the legacy default
+        stream.
     wait : callable (CUstream, device id), or None
-        Makes a stream wait for the tensors. None means that ``__dlpack__(stream=...)`` makes the
-        stream wait.
+        Makes a stream wait until the framework has computed its tensors. None means that
+        ``__dlpack__(stream=...)`` makes the stream wait.
     """
 
     tensor: str
@@ -95,25 +97,28 @@ class Framework:
         The stream that is passed to `__dlpack__` for a CUDA tensor. The default is -1, which means
         "do not synchronize", because this package reads no data.
     trusted : bool
-        Whether its capsules and memory are valid, so that pointers need no checks.
+        Whether the framework's capsules are known to be valid, so that their pointers need no
+        checks.
     immutable : bool
-        Whether its tensors are immutable, even if their capsules lack the read-only flag.
+        Whether the framework's tensors are immutable. If True, they are treated as read-only, even
+        if their capsules lack the read-only flag.
     variables : tuple of str
-        Names of its mutable types, if `immutable` is True.
+        If `immutable` is True: the names of the framework's types that are mutable nevertheless.
     in_c : bool
-        Whether the C extension may call `__dlpack__` of its tensors. If False, Python reads them.
-        If `immutable` is also True, the tensors must have JAX's methods `platform` and
-        `is_deleted`.
+        Whether the C extension may call `__dlpack__` of the framework's tensors. If False, the code
+        in Python reads the tensors. If `immutable` is also True, the tensors must have JAX's
+        methods `platform` and `is_deleted`.
     only_cuda : bool
-        Whether its tensors are always on a GPU, so that the C extension skips
+        Whether the framework's tensors are always on a GPU, so that the C extension need not call
         `__dlpack_device__`.
     no_numbers : tuple of str
-        Data types whose export would end the process instead of raising an exception.
+        Names of data types without numbers. Exporting a tensor of such a type would end the process
+        instead of raising an exception.
     fix : callable (tensor) -> str or None
         Returns the fix for an object that cannot be exported; None means the fix of the refusal's
         row.
     launcher : callable (uint8 array) -> object, or None
-        Wraps the bytes of maps in the type that its kernels take as an argument.
+        Converts the bytes of maps to the type that the framework's kernels accept as an argument.
     """
 
     name: str
@@ -143,15 +148,15 @@ CODES = {
     "c": DLDataTypeCode.kDLComplex,
     "b": DLDataTypeCode.kDLBool,
 }
-#: Real data types that NumPy exports -> DLPack's device type and id, code, bits and lanes.
+#: NumPy dtype of real numbers -> DLPack's device type and id, type code, bits and lanes.
 _NUMPY_TYPES = {
     dtype: (DLDeviceType.kDLCPU.value, 0, CODES[dtype.kind].value, 8 * dtype.itemsize, 1)
     for dtype in map(np.dtype, "?bBhHiIlLqQefd")
 }
-#: Returns the struct in a capsule as an array of 64-bit words. The struct is PyArrayInterface (see
-#: "The array interface protocol" in NumPy's manual). The struct's fields are: int two, nd; char
-#: typekind; int itemsize, flags; 4 bytes of padding; then the pointers shape, strides and data. The
-#: pointer `data` is word 5, counted from 0.
+#: Function that returns the struct in a capsule of `__array_struct__` as an array of 64-bit words.
+#: The struct is PyArrayInterface (see "The array interface protocol" in NumPy's manual). The
+#: struct's fields are: int two, nd; char typekind; int itemsize, flags; 4 bytes of padding; then
+#: the pointers shape, strides and data. The pointer `data` is word 5, counted from 0.
 _words_of = ctypes.PYFUNCTYPE(ctypes.POINTER(ctypes.c_size_t), ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
@@ -161,8 +166,9 @@ _DATA = 5
 def read_numpy(array: Any) -> Export | None:
     """Read a ``numpy.ndarray`` of real numbers by its attributes, which is faster than a capsule.
 
-    Return None for a subclass, a dtype that is not in `_NUMPY_TYPES`, and strides that are not
-    multiples of the element size. Such arrays are read through `__dlpack__`.
+    Return None for an instance of a subclass, for a dtype that is not in `_NUMPY_TYPES`, and for
+    strides that are not multiples of the element size. The caller reads such arrays through
+    `__dlpack__`.
 
     >>> read_numpy(np.zeros((4, 8), np.float16)[:, :4]).layout[2:]
     (2, 16, 1, 0, (4, 4), (8, 1))
@@ -171,7 +177,7 @@ def read_numpy(array: Any) -> Export | None:
     if known is None:
         return None
     capsule = array.__array_struct__  # owns the struct; the capsule's name is NULL
-    address = _words_of(capsule, None)[_DATA]  # takes half the time of `array.ctypes.data`
+    address = _words_of(capsule, None)[_DATA]  # twice as fast as `array.ctypes.data`
     flags, strides = array.flags, None
     if not flags.c_contiguous:
         if any(stride % array.itemsize for stride in array.strides):
@@ -182,10 +188,10 @@ def read_numpy(array: Any) -> Export | None:
 
 
 def _numpy_storage(array: np.ndarray[Any, Any]) -> Storage:
-    """Return the memory of the array at the end of the chain of `base` attributes.
+    """Return the memory of the array of which `array` is a view, or of `array` itself.
 
-    The chain ends before a base that is not an array, such as a buffer or the helper object of
-    `as_strided`.
+    The function follows the attribute `base` until `base` is not an array. For example, `base` may
+    be a buffer, or the helper object of `as_strided`.
     """
     while isinstance(array.base, np.ndarray):
         array = array.base
@@ -200,7 +206,7 @@ def _numpy_storage(array: np.ndarray[Any, Any]) -> Storage:
     return Storage(begin, size_bytes, bool(array.flags.owndata))
 
 
-#: Prefixes of the names of ml_dtypes' types -> the fix.
+#: Prefixes of names of ml_dtypes' types -> the fix for these types.
 _ML_DTYPES = {
     ("bfloat16",): 'pass x.view(numpy.uint16) and data_type="BFLOAT16"',
     ("float8",): "pass x.view(numpy.uint8): a map takes float8 values as bytes",
@@ -212,7 +218,7 @@ _ML_DTYPES = {
 
 
 def numpy_fix(dtype: np.dtype[Any]) -> str | None:
-    """Return the fix for a dtype that NumPy does not export; None for others."""
+    """Return the fix for a dtype that NumPy does not export; None if NumPy exports the dtype."""
     if dtype.type.__module__ == "ml_dtypes":
         otherwise = f"pass x.view(numpy.uint{8 * dtype.itemsize}): a map copies bits of any meaning"
         fixes = (fix for names, fix in _ML_DTYPES.items() if dtype.name.startswith(names))
@@ -263,8 +269,8 @@ _TENSORFLOW = {
 # --- The rows -----------------------------------------------------------------------------------
 
 
-#: Package -> code snippets for fixes. mlx's row copies with NumPy, because mlx aligns host memory
-#: only to 8 bytes.
+#: Package -> code snippets for fixes. The row of mlx copies a tensor with NumPy, because mlx aligns
+#: host memory to only 8 bytes.
 _WORDS = {
     package: Words(copy, contiguous, permute, view_as, pad, widen)
     for package, copy, contiguous, permute, view_as, pad, widen in rows("""
@@ -354,10 +360,10 @@ FRAMEWORKS = (
         fix=lambda tensor: _TENSORFLOW.get(type(tensor).__name__),
     ),
     Framework(name="PyArrow", packages=("pyarrow",), trusted=False, immutable=True),
-    # The tensors that the command line describes, which have no memory.
+    # The command line describes tensors by options. These tensors have no memory.
     Framework(name="described", packages=("described",), words=TORCH.words, trusted=False),
 )
-#: The row of every other type.
+#: The row of every type that no framework of `FRAMEWORKS` defines.
 OTHER = Framework(name="other", packages=(), trusted=False)
 
 _BY_PACKAGE = {package: row for row in FRAMEWORKS for package in row.packages}
@@ -365,13 +371,13 @@ _NATIVE = tuple(row.native for row in FRAMEWORKS if row.native)
 
 
 def framework_of(kind: type) -> Framework:
-    """Return the row of a type, by the package that defines it."""
+    """Return the row of the framework whose package defines a type."""
     return _BY_PACKAGE.get(package_of(kind), OTHER)
 
 
 @lru_cache(maxsize=256)
 def native_of(kind: type) -> Native | None:
-    """Return the attribute readers of a tensor type; None for most types.
+    """Return the `Native` of a tensor type; None if the type's framework has no `Native`.
 
     >>> native_of(np.ndarray).tensor, native_of(list)
     ('numpy.ndarray', None)
@@ -380,27 +386,27 @@ def native_of(kind: type) -> Native | None:
 
 
 def words_of(view: TensorView) -> Words:
-    """Return the code snippets for the fixes of a tensor, by the framework that produced it."""
+    """Return the code snippets of the framework that produced a tensor."""
     return _BY_PACKAGE.get(view.producer.partition(".")[0], OTHER).words
 
 
 @lru_cache(maxsize=256)
 def is_trusted(kind: type) -> bool:
-    """Return whether a trusted framework defines a type, or the `__dlpack__` that it inherits.
+    """Return whether a trusted framework defines a type or the type's `__dlpack__`.
 
-    A map of a trusted type's tensor keeps the tensor alive, but not the capsule. If the map kept
-    the capsule, a tensor that has its own map as an attribute would be in a reference cycle with
-    the capsule. Python would never free this cycle, because the garbage collector does not look
-    into capsules.
+    A map of a trusted type's tensor keeps only the tensor alive, and not the tensor's capsule. If
+    the map kept the capsule, a tensor that has its own map as an attribute would be in a reference
+    cycle with the capsule. Python would never free this cycle, because the garbage collector does
+    not follow the references of capsules.
     """
     maker = next((base for base in kind.__mro__ if "__dlpack__" in vars(base)), kind)
     return framework_of(kind).trusted or framework_of(maker).trusted
 
 
 def storage_of(view: TensorView) -> Storage:
-    """Return the storage of a tensor, or the tensor's own extent if the storage is unknown.
+    """Return the storage of a tensor; if it is unknown, return the memory that the tensor spans.
 
-    For a subclass of torch.Tensor, this function may raise any exception.
+    If the tensor is of a subclass of torch.Tensor, the subclass's methods may raise any exception.
 
     >>> from tma_dlpack.dlpack import as_tensor_view
     >>> x = np.zeros((4, 8), np.float32)

@@ -1,6 +1,7 @@
-"""`Layout`, the integers that a producer exports, and `TensorView`, their checked form.
+"""`Layout` has the integers that a producer exports, and `TensorView` has their checked form.
 
-The table `_ROWS` at the end has one row per reason to refuse a tensor before any rule is checked.
+The table `_ROWS` at the end of this file has the reasons to refuse a tensor. These reasons are
+checked before the rules of tensor maps.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from tma_dlpack.tables.targets import STRIDE_BYTES_END
 # DLPACK_FLAG_BITMASK_READ_ONLY and ..._IS_SUBBYTE_TYPE_PADDED
 READ_ONLY, SUBBYTE_PADDED = 1, 4
 
-#: `CUDA` has the device types of memory that a kernel can access, so a tensor map may describe it.
-#: `HOST` has the device types of memory that the simulator can read.
+#: `CUDA` has the device types of memory that a kernel can access, so that a tensor map may describe
+#: the memory. `HOST` has the device types of memory that the simulator can read.
 CUDA = frozenset({DLDeviceType.kDLCUDA.value, DLDeviceType.kDLCUDAManaged.value})
 HOST = frozenset({DLDeviceType.kDLCPU.value, DLDeviceType.kDLCUDAHost.value})
 
@@ -47,16 +48,16 @@ class Device(NamedTuple):
 
     @property
     def is_cuda(self) -> bool:
-        """Whether a kernel may access this memory, which is GPU memory or managed memory."""
+        """Whether this is GPU memory or managed memory, which a kernel may access."""
         return self.device_type in CUDA
 
     @property
     def is_host(self) -> bool:
-        """Whether this is the CPU's memory, pinned memory included."""
+        """Whether this is host memory, which includes pinned memory."""
         return self.device_type in HOST
 
     def __str__(self) -> str:
-        """Return a name such as ``cuda:0``; for other devices, the name of DLPack's enum."""
+        """Return a name such as ``cuda:0``, or such as ``kDLMetal:0`` for an unsupported device."""
         name = _DEVICE_NAMES.get(self.device_type)
         if name is None:
             known = self.device_type in DLDeviceType._value2member_map_
@@ -67,10 +68,10 @@ class Device(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The fields of a DLTensor without the address, unchecked, with DLPack's enum values as ints.
+    """The fields of a DLTensor except the address. The fields are not checked yet.
 
-    `shape` and `strides` list the outermost dimension first. Strides are in elements; None means
-    the strides of a contiguous tensor.
+    DLPack's enum values are plain ints. `shape` and `strides` list the outermost dimension first.
+    Strides are in elements. If `strides` is None, the tensor is contiguous.
     """
 
     device_type: int
@@ -120,7 +121,7 @@ def check_layout(
     shape = tuple(shape)
     if min(shape, default=0) < 0:
         refuse("TENSOR_EXTENT", f"has shape {shape}")
-    if 0 in shape:  # no access uses the strides, so these are strides that every rule accepts
+    if 0 in shape:  # no access uses the strides, so set strides that every rule accepts
         strides = (*(0 for _ in shape[1:]), 1)
     elif strides is None:
         strides = row_major_strides(shape)
@@ -144,14 +145,15 @@ def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
 def canonical_strides(
     shape: Sequence[int], strides: Sequence[int], itemsize_bits: int, align_bytes: int = 16
 ) -> tuple[int, ...]:
-    """Replace the strides of dimensions of extent 1, which no access uses, by valid strides.
+    """Replace unused strides, which are the strides of dimensions of extent 1, by valid strides.
 
-    For the innermost dimension, the new stride is 1. For other dimensions, the new stride is the
+    The new stride of the innermost dimension is 1. The new stride of another dimension is the
     row-major stride (extent times stride of the next inner dimension), rounded up to a multiple of
-    `align_bytes`, because maps require this alignment. A stride that would reach 2^40 bytes becomes
-    0. The new stride is never larger than the next outer stride, if the outer stride is aligned and
-    the tensor does not overlap itself. Strides of dimensions of other extents do not change. The
-    result may be passed to this function again, with the same or another alignment.
+    `align_bytes`. Maps require this alignment. If the new stride would be 2^40 bytes or more, it is
+    0 instead. If the next outer stride is aligned and the tensor does not overlap itself, the new
+    stride is not larger than the next outer stride. The strides of dimensions whose extent is not 1
+    do not change. The result may be passed to this function again, with the same or another
+    alignment.
 
     Parameters
     ----------
@@ -160,8 +162,8 @@ def canonical_strides(
     itemsize_bits : int
         Bits of one element, `DLDataType.itemsize_bits`.
     align_bytes : int
-        Required alignment of strides: 16, or 32 with INTERLEAVE_32B and for the packed types that
-        require 32.
+        Required alignment of strides in bytes: 32 for INTERLEAVE_32B and for some packed types,
+        else 16.
 
     Examples
     --------
@@ -185,8 +187,8 @@ def canonical_strides(
     return tuple(result)
 
 
-# Not frozen, because every call in Python makes a view, and a frozen class takes three times as
-# long to construct.
+# The class is not frozen, because every call in Python makes a view. Constructing an instance of a
+# frozen class takes three times as long.
 @dataclass(slots=True, unsafe_hash=True)
 class TensorView:
     """A tensor's address, device, dtype, shape and strides, as a value.
@@ -198,7 +200,8 @@ class TensorView:
     device : Device
         The memory that contains the tensor. For managed memory `device_id` is always 0.
     dtype : DLDataType
-        Type of one element, lanes included: a torch ``float4_e2m1fn_x2`` is one element of 8 bits.
+        Type of one element with all its lanes. For example, a torch ``float4_e2m1fn_x2`` is one
+        element of 8 bits.
     shape, strides : tuple of int
         Extents and strides, outermost dimension first. Strides are in elements and never negative.
         For dimensions of extent 1 the strides are those of `canonical_strides`.
@@ -209,10 +212,10 @@ class TensorView:
     owner : object
         The tensor, which keeps the memory alive.
     capsule : object
-        The capsule of an unknown producer, or None for known producers. If the producer exported a
-        temporary copy, the capsule keeps the memory of the copy alive.
+        The capsule of an unknown producer; None for known producers. An unknown producer may export
+        a temporary copy. Then the capsule keeps the copy's memory alive.
     own : TensorView or None
-        The tensor's own view, if `as_strided` made this view.
+        If the method `as_strided` made this view, the view from which it was made; else None.
     offset_bytes : int
         Bytes from the address of `own` to `address`.
     """
@@ -231,14 +234,14 @@ class TensorView:
 
     @property
     def extent_bytes(self) -> int:
-        """Bytes from the start of the first element to the end of the last one, gaps included."""
+        """Bytes from the start of the first to the end of the last element, gaps included."""
         if 0 in self.shape:
             return 0
         last = sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
         return -(-(last + 1) * self.dtype.bits * self.dtype.lanes // 8)
 
     def at(self, address: int, owner: object = None, capsule: object = None) -> TensorView:
-        """Return a view with this layout, at another address and with another owner."""
+        """Return a copy of this view with another address, owner and capsule."""
         producer = self.producer if owner is None else name_of(type(owner))
         own = self.own and self.own.at(address - self.offset_bytes, owner, capsule)
         return replace(
@@ -248,7 +251,7 @@ class TensorView:
     def as_strided(
         self, shape: tuple[int, ...], strides: tuple[int, ...], offset_bytes: int
     ) -> TensorView:
-        """Return a view of the same memory with another layout, which may exceed the tensor.
+        """Return a view of the same memory with another layout. The layout may exceed the tensor.
 
         >>> import numpy as np
         >>> from tma_dlpack.dlpack import as_tensor_view
@@ -275,9 +278,9 @@ class TensorView:
 class Storage(NamedTuple):
     """The memory around a tensor, which may be larger than the tensor.
 
-    `is_own` is True if the framework itself allocated the memory. Memory that the framework
-    allocated can be read, and can be written unless the tensor is read-only. Memory that the
-    framework only wraps may be unmapped.
+    `is_own` is True if the framework itself allocated the memory. Such memory can be read, and can
+    be written unless the tensor is read-only. If `is_own` is False, the framework only wraps the
+    memory of another owner, so the memory may be unmapped.
     """
 
     address: int
@@ -415,15 +418,16 @@ def refuse(
 ) -> NoReturn:
     """Raise the error of a row of `REFUSALS`.
 
-    `tensor_is` states the fault: it completes a sentence that begins with "tensor".
+    `tensor_is` describes the fault. The error's text has the word "tensor", followed by
+    `tensor_is`.
     """
     REFUSALS[rule].refuse("tensor", f"tensor {tensor_is}", cause, fix)
 
 
 def error_text(error: BaseException) -> str:
-    """Return the type and the first line of a producer's error.
+    """Return the type and the first line of a producer's error, for the text of a refusal.
 
-    The whole error is the `__cause__` of the error that is raised.
+    The refusal has the producer's error as its `__cause__`.
     """
     try:
         lines = str(error).strip().splitlines()

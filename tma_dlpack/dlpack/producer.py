@@ -1,17 +1,20 @@
 """`read` and `as_tensor_view`, which read a tensor of any producer.
 
-A tensor is read by its attributes if its framework's row has a function for them. Other tensors are
-read through `__dlpack__`, or through `__cuda_array_interface__` if they have no `__dlpack__`.
+A tensor is read by its attributes if the row of its framework has a function `read`. Other tensors
+are read through `__dlpack__`. Tensors without `__dlpack__` are read through
+`__cuda_array_interface__`.
 
 The DLTensor inside a capsule is read without consuming the capsule. Capsules of known producers are
-read directly. A capsule of an unknown producer may contain a wrong pointer. The bytes behind all
-its pointers, including the pointer to its name, are therefore copied by the operating system (see
-`read_safely`). With this copy, a wrong pointer raises an error instead of crashing the process.
+read directly. A capsule of an unknown producer may contain a wrong pointer. Reading through a wrong
+pointer would crash the process. The operating system therefore copies the bytes behind every
+pointer of such a capsule, including the pointer to the capsule's name (see `read_safely`). If a
+pointer is wrong, the copy fails, and an error is raised.
 
-Byte offsets of fields follow dlpack.h 1.3 on 64-bit machines. DLTensor has 48 bytes: data 0, device
-type 8, device id 12, ndim 16, dtype code 20, bits 21, lanes 22, shape 24, strides 32, byte_offset
-40. DLManagedTensor begins with the DLTensor. DLManagedTensorVersioned: version 0, manager_ctx 8,
-deleter 16, flags 24, DLTensor 32.
+The byte offsets of the fields below are from dlpack.h 1.3, on 64-bit machines. A DLTensor has 48
+bytes, with these offsets: data 0, device type 8, device id 12, ndim 16, dtype code 20, bits 21,
+lanes 22, shape 24, strides 32, byte_offset 40. A DLManagedTensor begins with the DLTensor. A
+DLManagedTensorVersioned has these offsets: version 0, manager_ctx 8, deleter 16, flags 24, DLTensor
+32.
 """
 
 from __future__ import annotations
@@ -51,10 +54,10 @@ from tma_dlpack.tables.targets import DLPACK_VERSION
 def as_tensor_view(tensor: object) -> TensorView:
     """Return the view of a tensor of any framework, without copying or reading its data.
 
-    torch tensors are read by their attributes, which also works for Parameters, tensors that
-    require a gradient, and float8 tensors of old versions. Other tensors are read through
-    `__dlpack__`, or through `__cuda_array_interface__` if they have no `__dlpack__`. The
-    `__cuda_array_interface__` does not name the device, so the view then has device 0.
+    torch tensors are read by their attributes. This also works for tensors that torch's
+    `__dlpack__` may refuse: Parameters, tensors that require a gradient, and float8 tensors of old
+    versions of torch. Tensors without `__dlpack__` are read through `__cuda_array_interface__`,
+    which does not name the device. Such a view has device 0.
 
     Parameters
     ----------
@@ -65,14 +68,15 @@ def as_tensor_view(tensor: object) -> TensorView:
     Returns
     -------
     TensorView
-        The view; shape and strides are row-major, in elements. Rank, alignment and data type are
-        not checked here, but later, by the rules.
+        The view. Shape and strides are row-major and in elements. The function does not check the
+        rank, alignment and data type, because the rules of tensor maps check them later.
 
     Raises
     ------
     TmaPreconditionError
-        If the tensor cannot be read. The error has one Violation, with argument ``"tensor"`` and a
-        rule that starts with ``TENSOR_``. If the producer raised an error, it is the `__cause__`.
+        If the tensor cannot be read. The error has one Violation, whose argument is ``"tensor"``
+        and whose rule starts with ``TENSOR_``. If the producer raised an error, the producer's
+        error is the `__cause__`.
 
     Examples
     --------
@@ -87,7 +91,7 @@ def as_tensor_view(tensor: object) -> TensorView:
 def read(tensor: object) -> Export:
     """Return a tensor's address and layout without checking the layout."""
     key = threading.get_ident(), id(tensor)
-    if key in _being_read:  # the tensor's own `__dlpack__` makes a map of the tensor
+    if key in _being_read:  # `__dlpack__` of the tensor called this function again
         found = f"is a {name_of(type(tensor))} whose __dlpack__ needs a tensor map of itself"
         refuse("TENSOR_EXPORT", found, fix="make its __dlpack__ return the capsule of its memory")
     _being_read.add(key)
@@ -97,7 +101,7 @@ def read(tensor: object) -> Export:
         _being_read.discard(key)
 
 
-_being_read: set[tuple[int, int]] = set()  # (id of a thread, id of a tensor that it is reading)
+_being_read: set[tuple[int, int]] = set()  # (id of a thread, id of the tensor that it reads)
 
 
 def _read(tensor: Any) -> Export:
@@ -136,7 +140,7 @@ def _has(tensor: object, attribute: str) -> bool:
 
 
 def _read_dlpack(tensor: Any) -> Export:
-    """Read a tensor through `__dlpack__`, and pass `max_version` if the producer accepts it."""
+    """Read a tensor through `__dlpack__`. Pass `max_version` if the producer has this parameter."""
     kind: Any = type(tensor)
     framework = framework_of(kind)
     dtype = getattr(getattr(tensor, "dtype", None), "name", None) if framework.no_numbers else None
@@ -173,7 +177,7 @@ def _export(tensor: Any, arguments: dict[str, Any]) -> object:
 
 
 def _takes_stream(tensor: Any) -> bool:
-    """Return whether the tensor is on a CUDA device, so that `__dlpack__` takes a stream."""
+    """Return whether the tensor is on a CUDA device, so that `__dlpack__` needs a stream."""
     try:
         device_type, device_id = tensor.__dlpack_device__()
         if device_type in HOST:
@@ -190,7 +194,7 @@ def _takes_stream(tensor: Any) -> bool:
 
 
 def _read_interface(tensor: Any) -> Export:
-    """Read `__cuda_array_interface__`, which does not name the device; use device 0."""
+    """Read `__cuda_array_interface__`. It does not name the device, so the result has device 0."""
     producer = name_of(type(tensor))
     try:
         interface = tensor.__cuda_array_interface__
@@ -232,7 +236,7 @@ def _read_interface(tensor: Any) -> Export:
 
 
 class _Memory:
-    """Bytes at an address as an object with NumPy's array interface; it keeps `owner` alive."""
+    """An object by which NumPy makes an array of the bytes at an address; keeps `owner` alive."""
 
     def __init__(self, address: int, size_bytes: int, owner: object, read_only: bool) -> None:
         self.owner = owner
@@ -254,7 +258,7 @@ def array_at(
 def host_bytes(
     view: TensorView, storage: Storage | None = None
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Return the bytes of memory that a host tensor spans, gaps included.
+    """Return the bytes that a host tensor spans in memory, including the gaps between rows.
 
     Parameters
     ----------
@@ -266,10 +270,9 @@ def host_bytes(
     Returns
     -------
     numpy.ndarray
-        uint8, 1-D, from the first byte of element (0, ..., 0) to the last byte of the last element,
-        gaps between rows included. The array shares the tensor's memory and keeps the tensor alive.
-        The array is not writeable if the view is read-only. The array is empty if the tensor has no
-        elements.
+        A 1-D array of uint8, from the first byte of element (0, ..., 0) to the last byte of the
+        last element. The array shares the tensor's memory and keeps the tensor alive. The array is
+        not writeable if the view is read-only. The array is empty if the tensor has no elements.
 
     Raises
     ------
@@ -301,7 +304,7 @@ def host_bytes(
 
 # --- The capsule --------------------------------------------------------------------------------
 
-FIRST_PAGE_BYTES = 4096  # size of a page; the page at address 0 is never mapped
+FIRST_PAGE_BYTES = 4096  # bytes of a page of memory; the page at address 0 is never mapped
 
 _LEGACY_NAME, _VERSIONED_NAME = b"dltensor", b"dltensor_versioned"
 _MANAGED = {
@@ -310,8 +313,8 @@ _MANAGED = {
 }
 _NAME_BYTES = 32
 
-# These prototypes are separate function objects, because all modules of a process share the
-# attributes of ctypes.pythonapi, such as `argtypes`.
+# All modules of a process share the functions of ctypes.pythonapi, so this module must not set
+# their `argtypes`. It makes function objects of its own instead.
 _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
@@ -329,7 +332,7 @@ class Access:
 
 
 def parse_capsule(capsule: object, access: Access) -> tuple[int, Layout]:
-    """Return the address and layout of the tensor in a capsule; raise if the capsule is wrong."""
+    """Return the address and layout of the tensor in a capsule; raise if a field is invalid."""
     pointer, name = access.open(capsule)
     read = access.read
     managed = _MANAGED[name]
@@ -349,7 +352,7 @@ def parse_capsule(capsule: object, access: Access) -> tuple[int, Layout]:
         refuse("TENSOR_ADDRESS_WRAPS", f"has data {data:#x} and byte_offset {byte_offset:#x}")
     int64s = struct.Struct(f"={ndim}q")
     shape: tuple[int, ...] = ()
-    strides: tuple[int, ...] | None = None  # None means row-major: NumPy before 2.1.3 exports null
+    strides: tuple[int, ...] | None = None  # None: row-major; NumPy before 2.1.3 exports null
     if ndim:
         shape = int64s.unpack_from(read(shape_at, int64s.size))
         if strides_at:
@@ -363,7 +366,7 @@ def _open_known(capsule: object) -> tuple[int, bytes]:
     for name in _MANAGED:
         try:
             return _get_pointer(capsule, name), name
-        except ValueError:  # another name, or not a capsule
+        except ValueError:  # the capsule has another name, or the object is no capsule
             pass
     return _open(capsule)
 
@@ -382,7 +385,10 @@ def _open(capsule: object) -> tuple[int, bytes]:
 
 
 def _read_name(address: int) -> bytes:
-    """Read a C string; read the next page only if the string does not end in the first page."""
+    """Read a C string of up to 32 bytes.
+
+    The next page of memory is read only if the string does not end in the first page.
+    """
     in_page = min(_NAME_BYTES, FIRST_PAGE_BYTES - address % FIRST_PAGE_BYTES)
     name = read_safely(address, in_page, align=1)
     if b"\0" not in name and in_page < _NAME_BYTES:
@@ -390,9 +396,9 @@ def _read_name(address: int) -> bytes:
     return name.partition(b"\0")[0]
 
 
-#: The process's memory as one array. The array starts at address 1, because address 0 would be a
-#: null pointer. Slicing the array copies bytes. `from_address` is not used, because each call
-#: raises an audit event, which is slow if an audit hook is installed, and JAX installs a hook.
+#: The process's memory as one array. The array starts at address 1, because a pointer to address 0
+#: would be a null pointer. Slicing the array copies bytes. `from_address` is slower, because each
+#: call raises an audit event. The event calls the installed audit hooks, and JAX installs a hook.
 _memory = ctypes.cast(1, ctypes.POINTER(ctypes.c_char))
 
 
@@ -410,10 +416,10 @@ if os.name == "posix":
 def read_safely(address: int, count: int, align: int = 8) -> bytes:
     """Return up to 4096 bytes from an address; raise a refusal if the address is invalid.
 
-    The operating system's kernel reads the bytes: write(2) into a pipe returns EFAULT for an
-    invalid address, where a read in this process would crash. Each call has its own pipe, so that
-    threads and forks do not interfere. Without POSIX, only null, misaligned and out-of-range
-    addresses are refused.
+    The operating system's kernel reads the bytes: write(2) copies them into a pipe. For an invalid
+    address, write(2) returns EFAULT, while a direct read would crash the process. Each call has its
+    own pipe, so that threads and forks do not interfere. Without POSIX, only null, misaligned and
+    out-of-range addresses are refused.
     """
     found = f"has a pointer {address:#x} in its capsule"
     if address < FIRST_PAGE_BYTES or address % align or (address + count) >> 63:

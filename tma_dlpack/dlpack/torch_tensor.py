@@ -1,7 +1,8 @@
 """Functions that read torch's tensors, their storage and their streams.
 
-Tensors are read by their attributes, because torch's `__dlpack__` refuses Parameters and, on old
-versions of torch, float8. This module never imports torch; it looks torch up in `sys.modules`.
+Tensors are read by their attributes, because torch's `__dlpack__` refuses Parameters. In old
+versions of torch, `__dlpack__` also refuses float8 tensors. This module never imports torch; it
+looks torch up in `sys.modules`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tma_dlpack.tables.errors import TmaUnsupportedError
 
 @lru_cache(maxsize=1)
 def torch_dtype_table() -> dict[Any, DLDataType]:
-    """Return {torch.dtype: DLDataType} for the dtypes that this version of torch has.
+    """Return {torch.dtype: DLDataType} for the dtypes of the imported version of torch.
 
     Raises `TmaUnsupportedError` if torch has not been imported.
     """
@@ -33,14 +34,14 @@ def torch_dtype_table() -> dict[Any, DLDataType]:
 def read_torch(tensor: Any) -> Export:
     """Return the address and layout of a torch tensor, or raise the refusal that applies to it.
 
-    Tensors that require a gradient are read too. For pinned memory the device is kDLCPU, as in
+    The tensor may require a gradient. For a tensor in pinned memory, the device is kDLCPU, as in
     torch's own capsules.
     """
     if _is_fake(tensor):  # before data_ptr(), which would print a warning for a fake tensor
         _refuse_torch(tensor)
     try:
         address = tensor.data_ptr()
-        # Under torch.jit.trace, the entries are tensors; `int` converts them.
+        # Under torch.jit.trace, the extents and strides are tensors, which `int` converts.
         shape, strides = tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride()))
         known = torch_dtype_table().get(tensor.dtype)
         device = _device_of(tensor)
@@ -102,8 +103,8 @@ def _is_fake(tensor: object) -> bool:
     return is_a(type(tensor), "torch._subclasses.fake_tensor.FakeTensor")
 
 
-#: Reasons to refuse a torch tensor: (rule, condition, function that describes the fault). The first
-#: reason whose condition is true is reported.
+#: Reasons to refuse a torch tensor: (rule, condition, function that returns the fault's text).
+#: `_refuse_torch` reports the first reason whose condition is true.
 _FLAWS: tuple[tuple[str, Callable[[Any], bool], Callable[[Any], str]], ...] = (
     ("TENSOR_FAKE", _is_fake, lambda t: "is a fake tensor of torch's tracing"),
     ("TENSOR_NESTED", lambda t: t.is_nested, lambda t: f"is nested, with layout {t.layout}"),
@@ -145,7 +146,7 @@ _FLAWS: tuple[tuple[str, Callable[[Any], bool], Callable[[Any], str]], ...] = (
 def torch_storage(tensor: Any) -> Storage:
     """Return a tensor's storage.
 
-    A subclass of torch.Tensor may raise any exception here.
+    The methods of a subclass of torch.Tensor may raise any exception.
     """
     storage = tensor.untyped_storage()
     # A storage cannot be resized if it wraps memory that torch did not allocate, as `from_numpy`
@@ -165,7 +166,7 @@ def wait_for_torch(handle: int, device_id: int) -> None:
 
 
 def as_torch(storage: Any) -> Any:
-    """Return a NumPy array as a torch CPU tensor that shares its memory."""
+    """Return a torch CPU tensor that shares the memory of a NumPy array."""
     if "torch" not in sys.modules:
         raise TmaUnsupportedError("as_torch needs torch: import torch first")
     return _torch().from_numpy(storage)

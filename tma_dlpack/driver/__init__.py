@@ -1,8 +1,8 @@
 """All calls to libcuda: the list of GPUs, and the driver's encoders.
 
 Importing this package does not load libcuda. The first call of a function loads libcuda and calls
-cuInit. A context is created only when a map is encoded. Every call restores the caller's current
-context.
+cuInit. A context is created only when a map is encoded. Every function restores the CUDA context
+that was current before the call.
 
 `library.py` loads libcuda, declares the prototypes of its functions, and describes the GPUs.
 `encode.py` calls the functions cuTensorMapEncode*, and has a table with one row per parameter.

@@ -1,7 +1,8 @@
 """`encode` and `replace_address`, which call the driver's functions for tensor maps.
 
-The table of parameters defines the prototypes of the driver's functions, the arguments of a call,
-and the list of arguments in an error message. Source: cuda.h of CUDA 13.0.
+The table `_PARAMETERS` has the parameters of the driver's encoders. The prototypes of the encoders,
+the arguments of a call, and the list of arguments in an error message are made from this table.
+Source: cuda.h of CUDA 13.0.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ _C_TYPES: dict[str, tuple[Any, str, int, int]] = {
 _OF_A_KERNEL = (
     "It is the error of an earlier kernel, which every later call returns, an encode too."
 )
-#: Minimum number of entries in an array argument, so that the driver never reads past its end.
+#: Minimum number of entries in an array argument. Shorter arrays get zeros at the end, so that the
+#: driver never reads past the end of an array.
 _LEAST_ENTRIES = 5
 
 
@@ -51,9 +53,9 @@ class Parameter(NamedTuple):
     """One parameter of an encoder.
 
     `c_name` is the C type in cuda.h. `attribute` is the name of the attribute of `EncodeArguments`
-    that has the value; "" means the address. For an array, `fewer` is the rank minus the number of
-    entries. For a scalar, `fewer` is None. If the attribute of a scalar is a tuple, the scalar is
-    the tuple's first entry.
+    that has the value. If `attribute` is "", the value is the tensor's address. For an array,
+    `fewer` is the map's rank minus the array's number of entries. For a scalar, `fewer` is None. If
+    a scalar's attribute is a tuple, the value is the first entry of the tuple.
     """
 
     name: str
@@ -62,13 +64,13 @@ class Parameter(NamedTuple):
     fewer: int | None
 
     def read(self, arguments: EncodeArguments, address: Any) -> Any:
-        """Return the value of this parameter."""
+        """Return the value of this parameter for a map's arguments and the tensor's address."""
         value = getattr(arguments, self.attribute) if self.attribute else address
         return value[0] if self.fewer is None and isinstance(value, tuple) else value
 
 
 class Encoder(NamedTuple):
-    """One function cuTensorMapEncode*: its name, and the parameters that follow the map, in order.
+    """One function cuTensorMapEncode*: its name, and its parameters without the first one, the map.
 
     `since` is the first version of CUDA with this function, as cuDriverGetVersion returns it.
     """
@@ -134,9 +136,9 @@ ENCODERS: dict[MapKind, Encoder] = {
 
 
 def bind(encoder: Encoder, arguments: EncodeArguments, address: int) -> list[Any]:
-    """Convert arguments to C values, in the order of the parameters that follow the map.
+    """Convert arguments to C values, in the order of the encoder's parameters.
 
-    An array becomes the bytes of the C array.
+    An array is converted to the bytes of the C array.
 
     Raises
     ------
@@ -153,13 +155,13 @@ def bind(encoder: Encoder, arguments: EncodeArguments, address: int) -> list[Any
             if len(value) != count:
                 limit = f"the driver reads {count} at rank {arguments.rank}"
                 raise _misfit(p.name, f"{p.name} has {len(value)} entries", limit)
-            # The format "=" packs without padding, as a C array is packed.
+            # The format "=" packs the entries without padding, as in a C array.
             spare = (0,) * (_LEAST_ENTRIES - count)
             letter = _C_TYPES[p.c_name][1]
             try:
                 value = struct.pack(f"={count + len(spare)}{letter}", *value, *spare)
             except struct.error:
-                # One of these calls raises an error that names the entry that does not fit.
+                # `_check_fits` raises an error that names the first entry that does not fit.
                 for i, entry in enumerate(value):
                     _check_fits(p, f"{p.name}[{i}]", entry)
                 raise
@@ -198,13 +200,14 @@ def encode(arguments: EncodeArguments, address: int, device_id: int | None = Non
     Parameters
     ----------
     arguments : EncodeArguments
-        The arguments, with the innermost dimension at index 0. `arguments.kind` selects
-        cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col or cuTensorMapEncodeIm2colWide.
+        The arguments, whose lists have the innermost dimension at index 0. `arguments.kind` selects
+        the function: cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col or
+        cuTensorMapEncodeIm2colWide.
     address : int
         Address of the tensor.
     device_id : int or None
-        The GPU whose primary context the call uses. None means the current context, or GPU 0's
-        primary context if no context is current.
+        The GPU whose primary context is used. None means the current context. If no context is
+        current, None means the primary context of GPU 0.
 
     Returns
     -------
@@ -239,7 +242,7 @@ def encode(arguments: EncodeArguments, address: int, device_id: int | None = Non
 
 
 def replace_address(data: bytes, address: int, device_id: int | None = None) -> bytes:
-    """Return the bytes of a map with another address, from the driver's cuTensorMapReplaceAddress.
+    """Return the bytes of a map with another address, which cuTensorMapReplaceAddress sets.
 
     Raises
     ------
@@ -272,8 +275,9 @@ def clear_bit_85(data: bytes, target: Target) -> bytes:
     """Clear bit 85 of a map, which old drivers set wrongly on compute capability 10.0 and later.
 
     The bit is the allocation class (`tables.bits.ALLOCATION_CLASS`). The value 0 is always safe.
-    The bytes do not change for older GPUs, and for drivers of CUDA 13.2 and later. If the target
-    has no driver version, the driver is assumed to be old.
+    For GPUs below compute capability 10.0, and for drivers of CUDA 13.2 and later, the function
+    returns the bytes unchanged. If the target has no driver version, the driver is assumed to be
+    old.
 
     Source: release notes of driver 595.71.05. libcu++ clears the bit after each encoding with a
     driver below 13.2 (driver_api.h, NVIDIA/cccl 571f2fc3bc). Documented, not measured.
@@ -292,11 +296,11 @@ def clear_bit_85(data: bytes, target: Target) -> bytes:
 
 
 def _mend(data: bytes, arguments: EncodeArguments, target: Target) -> bytes:
-    """Clear bit 85 in those maps in which libcu++ clears bit 85.
+    """Clear bit 85 in the same maps as libcu++ does.
 
-    libcu++ clears the bit if the size that it computes for the tensor is below 128 KiB. For a map
-    of rank 1, the computed size is right. For a tiled map of rank 2 or more, the computed size is
-    always 0, because libcu++ multiplies by a stride after the last stride, and that stride is 0.
+    libcu++ clears the bit of a tiled map if it computes a size below 128 KiB for the tensor. For a
+    map of rank 1, the computed size is correct. For a map of rank 2 or more, the computed size is
+    always 0, because libcu++ multiplies by an entry after the last stride, and this entry is 0.
     """
     if arguments.kind != "tiled":
         return data
@@ -310,8 +314,12 @@ _Room = ctypes.c_char * (2 * MAP_BYTES)
 
 
 def _map_storage() -> tuple[Any, int]:
-    """Return zeroed memory, and the first address in the memory that is aligned to 128 bytes."""
-    # cuda.h requires an alignment of 64 bytes for a CUtensorMap, and of 128 from CUDA 13 on.
+    """Return zeroed memory for one map, and the address of the map in this memory.
+
+    The address is aligned to 128 bytes.
+    """
+    # A CUtensorMap must be aligned to 64 bytes in cuda.h of CUDA 12, and to 128 bytes in cuda.h of
+    # CUDA 13.
     room = _Room()
     start = ctypes.addressof(room)
     return room, start + -start % MAP_BYTES

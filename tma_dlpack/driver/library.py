@@ -33,17 +33,18 @@ _POINTER_RANGE_SIZE = 12
 SUCCESS = 0
 _INVALID_VALUE = 1
 _INVALID_CONTEXT = 201
-#: Results after which this process can run no kernel, such as CUDA_ERROR_ILLEGAL_INSTRUCTION.
+#: Results such as CUDA_ERROR_ILLEGAL_INSTRUCTION. After them, this process can run no kernel.
 _KILLED = frozenset({700, 702, 714, 715, 716, 717, 718, 719})
 
-#: Function -> the first driver with this function: CUDA version (version of the Linux driver). A
-#: function without an entry exists in every driver from `_WITH_TENSOR_MAPS` on.
+#: Function -> the first driver that has the function, as a CUDA version with the version of the
+#: Linux driver in brackets. A function without an entry exists in the driver `_WITH_TENSOR_MAPS`
+#: and in all later drivers.
 _WITH_TENSOR_MAPS = "CUDA 12.0 (525.60)"
 _SINCE = {"cuTensorMapEncodeIm2colWide": "CUDA 12.8 (570.26)"}
 
 
-#: Letter -> ctypes class. A lower-case letter is an input. The upper-case letter is a pointer to
-#: the same type, through which the function writes a result.
+#: Letter -> ctypes class. A lower-case letter is the type of an input. The same letter in upper
+#: case is a pointer to this type, through which the function writes a result.
 _LETTERS: dict[str, Any] = {
     "i": ctypes.c_int,
     "u": ctypes.c_uint,
@@ -136,14 +137,14 @@ def tool(name: str) -> str | None:
 
 
 def is_available() -> bool:
-    """Return whether there is a driver with at least one GPU. Never raises."""
+    """Return whether there is a driver with at least one GPU, without raising an error."""
     return status().reason is None
 
 
 def status() -> DriverStatus:
-    """Return the driver and the GPUs. Never raises.
+    """Return the driver and the GPUs, without raising an error.
 
-    The first call in a process makes the list; later calls return the same list.
+    The first call in a process calls the driver. Later calls return the same `DriverStatus`.
     """
     return _survey()[1]
 
@@ -185,7 +186,7 @@ def current_device() -> int | None:
 
 
 def pointer_device(address: int) -> int | None:
-    """Return the ordinal of the GPU of an address; None if CUDA did not allocate the address.
+    """Return the ordinal of an address's GPU; None if CUDA did not allocate the memory.
 
     For managed memory, the result is the GPU whose context allocated the memory.
     """
@@ -218,12 +219,15 @@ def _ask_pointer(attribute: int, address: int, answer: Any) -> bool:
 
 @contextmanager
 def in_context(device_id: int | None) -> Iterator[int]:
-    """Make a GPU's primary context current in a ``with`` block, and then restore the old context.
+    """Make a GPU's primary context current in a ``with`` block.
+
+    At the end of the block, the context that was current before is current again.
 
     Parameters
     ----------
     device_id : int or None
-        The GPU. None keeps the current context. If no context is current, None means GPU 0.
+        The ordinal of the GPU. None keeps the current context. If no context is current, None means
+        GPU 0.
 
     Yields
     ------
@@ -242,7 +246,7 @@ def in_context(device_id: int | None) -> Iterator[int]:
 def call_in_context(device_id: int | None, function: Any, *arguments: Any) -> tuple[int, int]:
     """Call a function of the driver in a GPU's primary context.
 
-    The call is faster if this context is already current.
+    The call is faster if the GPU's primary context is already current.
 
     Returns
     -------
@@ -254,7 +258,7 @@ def call_in_context(device_id: int | None, function: Any, *arguments: Any) -> tu
             return function(*arguments), ordinal
     context, current = _primary_context(device_id), ctypes.c_void_p()
     _library().cuCtxGetCurrent(current)
-    # Most calls find the context current, so they need no push and no pop.
+    # Usually the context is already current, so that it need not be pushed and popped.
     if current.value == context:
         return function(*arguments), device_id
     with _pushed(context):
@@ -263,10 +267,11 @@ def call_in_context(device_id: int | None, function: Any, *arguments: Any) -> tu
 
 @contextmanager
 def in_context_of(address: int) -> Iterator[int]:
-    """Make the context of an address current in a ``with`` block, then restore the old context.
+    """Make the context that allocated an address current in a ``with`` block.
 
-    Memory from a memory pool belongs to no context. For such memory, the primary context of the
-    memory's GPU is used.
+    At the end of the block, the context that was current before is current again. Memory from a
+    memory pool belongs to no context. For such memory, the primary context of the memory's GPU is
+    used.
 
     Yields
     ------
@@ -301,13 +306,13 @@ def _pushed(context: int) -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _survey() -> tuple[Any, DriverStatus]:
-    """Load the library and list the GPUs, once per process. A forked child repeats both."""
+    """Load the library and list the GPUs. The result is cached until the process forks."""
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError as error:
         reason = f"no CUDA driver: {LIBRARY} was not found ({error}); install an NVIDIA driver"
         return None, DriverStatus(None, (), reason)
-    # An old driver lacks some functions. `driver_function` raises if such a function is needed.
+    # An old driver lacks some functions. `driver_function` raises an error if the caller needs one.
     for name, letters in _SIGNATURES.items():
         function = getattr(library, name, None)
         if function is not None:

@@ -1,22 +1,24 @@
-// `tmaCandidates` returns the candidate fixes of a broken rule. checks/candidates.py and the `candidates` of the
-// rules' rows are the Python versions. JavaScript and Python have the same alternatives, each with
-// the same tries in the same order. tests/explorer checks that JavaScript and Python agree.
+// `tmaCandidates` returns the candidate fixes of a broken rule. The Python versions are checks/candidates.py and the
+// field `candidates` in the rows of the rules. JavaScript and Python return the same alternatives in the same order,
+// and also the same ways in the same order. tests/explorer tests that they do.
 //
-// A way is a candidate fix: {change: other arguments, view: another tensor {shape, strides, dtype, address} or null,
-// isGuess: whether the fix may not be what the user means}. An alternative is a list of ways, which are tried in order.
+// A candidate fix is called a way: {change: other arguments, view: another tensor {shape, strides, dtype, address} or
+// null, isGuess: whether the user may have meant something else}. An alternative is a list of ways, which are tried in
+// order.
 
 const tmaCandidates = (() => {
   const T = tmaTables, K = T.K, R = tmaRequest;
   const { reversed, product } = R;
-  const COPY_AT = 2 ** 20; // the assumed address of a copied tensor, which is well aligned
+  const COPY_AT = 2 ** 20; // the assumed address of a copied tensor, a multiple of every required alignment
   const WIDEST_BITS = 64; // bits of the widest integer type of a view
-  const SPAN_BYTES = [16, 32, 64, 128, 128, 128, 128]; // the index is the value of the swizzle
+  const SPAN_BYTES = [16, 32, 64, 128, 128, 128, 128]; // value of the swizzle -> bytes of its span
   const upTo = (n, unit) => Math.ceil(n / unit) * unit, downTo = (n, unit) => Math.floor(n / unit) * unit;
   const range = (n, first = 0) => Array.from({ length: Math.max(0, n - first) }, (_, i) => first + i);
   const way = (change, isGuess = false) => ({ change, view: null, isGuess });
   const isPadded = (row) => row.packed_unit >= K.PADDED_INNER_VALUES;
 
-  /** Return strides in which every dimension of extent 1, whose stride no access uses, has a valid stride. */
+  /** Return the strides with a valid stride for every dimension of extent 1. No access uses the stride of such a
+   *  dimension. */
   function canonical(shape, strides, bits) {
     if (!shape.includes(1)) return [...strides];
     const unit = R.elementsOf(K.INNER_BYTES, bits), found = [...strides];
@@ -34,11 +36,11 @@ const tmaCandidates = (() => {
   /** Return the tensor of a request in the form of a way's `view`. */
   function viewOf(request) {
     const { shape, strides, dtype, address = 0 } = request;
-    const numbers = shape.map(Number); // rounded above 2^53; the core checks the exact numbers of the request
+    const numbers = shape.map(Number); // numbers above 2^53 are rounded; the C core checks the exact numbers
     return { shape: numbers, strides: strides?.map(Number) ?? R.rowMajorStrides(numbers), dtype, address };
   }
 
-  /** Return a request, its struct, and its tensor and lists, as Python's class `Request` has them. */
+  /** Return an object with a request, the struct of the request, and the fields of Python's class `Request`. */
   function seen(request, a) {
     const rank = request.shape.length, bits = a.dtype.bits, view = viewOf(request), { shape } = view;
     const strides = canonical(shape, view.strides, bits), ones = shape.map(() => 1);
@@ -79,12 +81,14 @@ const tmaCandidates = (() => {
   const withEntry = (values, i, value) =>
     values.map((n, d) => (d === values.length - 1 - i ? value : n));
 
-  // The struct has five entries of the box. For a tensor of more than five dimensions, the whole box is kept.
+  // The struct has only five entries of a box. If the tensor has at most five dimensions, only the five innermost
+  // entries of its box are kept.
   const keptBox = (r) => (r.rank > K.MAX_RANK ? r.box : r.box.slice(-K.MAX_RANK));
   const withBoxEntry = (r, i, value) =>
     r.isTiled ? { box_sizes: withEntry(keptBox(r), i, value) } : { channels_per_pixel: value };
 
-  /** Return other values of entry i of the box (0 is innermost), or of the channels, the nearest value first. */
+  /** Return other values of entry i of the box, or of the channels of an im2col map, the nearest value first. Entry 0
+   *  is the innermost entry. */
   function boxEntries(r, i) {
     const { a } = r, old = r.isTiled ? reversed(r.box)[i] : a.channels;
     const unit = i > 0 ? 1 : a.is_split ? a.span_values : r.unit;
@@ -98,8 +102,8 @@ const tmaCandidates = (() => {
       .filter((n) => 1 <= n && n <= most).map((n) => way(withBoxEntry(r, i, n)));
   }
 
-  /** Return boxes of fewer bytes. The largest outer entry is made smaller. If a smaller value is not enough, the entry
-   *  becomes 1, and the next entry is made smaller. */
+  /** Return boxes of fewer bytes. The largest outer entry is made smaller first. If the box is too large even with 1 as
+   *  this entry, the next entry is made smaller. */
   function shrunkBoxes(r) {
     const box = reversed(r.box), { a } = r, found = [], ones = box.map(() => 1);
     const steps = [...reversed(r.steps), ...ones].slice(0, box.length);
@@ -121,7 +125,7 @@ const tmaCandidates = (() => {
     return found;
   }
 
-  /** Return a list with one entry per dimension. The list is a guess if an entry other than 1 is dropped. */
+  /** Return a list argument with one entry per dimension. The way is a guess if it drops an entry other than 1. */
   function perDimension(r, name) {
     const values = name === "box_sizes" ? r.box : r.steps, excess = Math.max(0, values.length - r.rank);
     const kept = values.slice(excess), ones = range(r.rank - kept.length).map(() => 1);
@@ -134,7 +138,7 @@ const tmaCandidates = (() => {
       .filter((n) => n >= 1).map((n) => way({ elem_strides: withEntry(r.steps, i, n) }));
   }
 
-  /** Return the other data types that the tensor's bits may have. */
+  /** Return the other data types with which a map can copy the tensor's bits. */
   function dataTypes(r) {
     const { a } = r, row = T.DATA_TYPES[r.isKnown ? a.data_type : 0];
     const others = a.dtype.overrides.filter((t) => !r.isKnown || t !== a.data_type);
@@ -150,7 +154,7 @@ const tmaCandidates = (() => {
     return found;
   }
 
-  /** Return the box with the same number of bytes in elements of `bits` bits, rounded up. */
+  /** Return a box that has as many bytes as the current box, rounded up. The box counts elements of `bits` bits. */
   function boxIn(r, bits, orBits) {
     const old = r.isKnown ? r.a.element_bits : orBits;
     if (old === bits || (r.isTiled && !r.box.length)) return {};
@@ -158,7 +162,7 @@ const tmaCandidates = (() => {
     return withBoxEntry(r, 0, Math.ceil((inner * old) / bits));
   }
 
-  /** Return the data types with elements of whole bytes that can copy the tensor's bits. */
+  /** Return those of the other data types whose elements have whole bytes. */
   const carriers = (r) => dataTypes(r).filter(({ change }) =>
     change.data_type === null || T.DATA_TYPES[R.member("data_type", change.data_type)].packed_unit === 1);
 
@@ -176,7 +180,8 @@ const tmaCandidates = (() => {
 
   const along = (values, kept, missing = 1) => kept.map((d) => (d === null ? missing : values[d]));
 
-  /** Return {ragged} for a tensor with only the dimensions `kept`; null if the ragged dimension is not kept. */
+  /** Return the argument {ragged} for a tensor that has only the dimensions in `kept`. Return null if `kept` lacks the
+   *  ragged dimension. */
   function raggedAfter(r, kept) {
     if (!r.hasRagged) return {};
     return kept.includes(r.ragged) ? { ragged: kept.indexOf(r.ragged) } : null;
@@ -199,7 +204,7 @@ const tmaCandidates = (() => {
     return [other(r, { ...change, ...ragged }, shape ?? along(r.shape, kept), strides ?? along(r.strides, kept, 0))];
   }
 
-  /** Return tensors of rank `rank`, in which adjacent dimensions that are contiguous are merged. */
+  /** Return views of rank `rank` of the tensor, in which adjacent contiguous dimensions are merged to one dimension. */
   function merged(r, rank) {
     if (!r.isTiled || r.rank <= rank) return [];
     const { shape, strides } = r, box = r.box.length === r.rank ? r.box : shape.map(() => 1);
@@ -209,7 +214,7 @@ const tmaCandidates = (() => {
       if (last >= r.rank) break;
       if (!range(last, first).every((d) => strides[d] === shape[d + 1] * strides[d + 1] || shape[d] === 1)) continue;
       const around = (values, one) => [...values.slice(0, first), one, ...values.slice(last + 1)];
-      let size = box[last]; // grows by an outer box entry only while the box spans the whole inner dimensions
+      let size = box[last]; // multiplied by an outer box entry while the box spans all inner dimensions
       for (let d = last - 1; d >= first && size >= product(shape.slice(d + 1, last + 1)); --d) size *= box[d];
       const kept = [...range(first), null, ...range(r.rank, last + 1)];
       found.push(...reshaped(r, kept, around(shape, product(shape.slice(first, last + 1))),
@@ -230,7 +235,8 @@ const tmaCandidates = (() => {
     return reshaped(r, [...range(rank - r.rank).map(() => null), ...range(r.rank)]);
   }
 
-  /** Return a view with every n-th element of the tensor, which replaces the copy's element stride n. */
+  /** Return a view with every n-th element of the tensor along a dimension. The view replaces the element stride n of
+   *  the map. */
   function stepped(r, i) {
     const d = r.rank - 1 - i, step = r.steps[d];
     if (!r.isTiled || i === 0 || step < 1 || r.box.length !== r.rank) return [];
@@ -243,8 +249,8 @@ const tmaCandidates = (() => {
   const parts = (r, i) => part(r, i, 2 ** 30);
   const oneAtATime = (r, i) => part(r, i, 1, r.isTiled ? withBoxEntry(r, i, 1) : {});
 
-  /** Return the tensor viewed as unsigned integers of `bits` bits, or as signed integers if they are wider than its
-   *  elements. The box is in the new elements. */
+  /** Return the tensor viewed as integers of `bits` bits. The integers are signed if they are wider than the tensor's
+   *  elements, and else unsigned. The box of the way counts these integers. */
   function viewed(r, bits) {
     const isWider = bits > r.bits, wide = isWider ? Math.floor(bits / r.bits) : 1;
     const narrow = isWider ? 1 : Math.floor(r.bits / bits);
@@ -276,7 +282,8 @@ const tmaCandidates = (() => {
 
   const lastButOne = (r) => [0, ...range(r.rank, 2), 1];
 
-  /** Return a copy with the channels last of a tensor whose dimensions are N, C, [D,] [H,] W. */
+  /** Return a copy of the tensor with the channels as the last dimension. The tensor's dimensions are N, C, [D,] [H,]
+   *  W. */
   function channelsLast(r) {
     const { shape } = r, { channels } = r.a;
     if (r.isTiled || r.a.interleave || r.rank < 3) return [];
@@ -315,7 +322,7 @@ const tmaCandidates = (() => {
   const target = (name, isGuess = false) => [way({ target: name }, isGuess)];
   const fits = (n, extent) => 1 <= n && n <= Math.min(extent, K.MAX_BOX);
 
-  function turnedBox(r) { // the box in the opposite order, if only the opposite order fits the tensor
+  function turnedBox(r) { // return the box in the opposite order, if only this order fits the tensor
     const turned = reversed(r.box), extents = reversed(r.a.global_dim);
     const all = (box) => box.every((n, d) => d >= extents.length || fits(n, extents[d]));
     const isCut = !r.a.interleave && r.isKnown && turned[turned.length - 1] % (r.a.span_values || r.unit);
@@ -358,7 +365,7 @@ const tmaCandidates = (() => {
   }
 
   function span(r) {
-    if (r.a.inner_box_bits % (8 * K.INNER_BYTES)) return [boxEntries(r, 0)]; // the row size is illegal with any swizzle
+    if (r.a.inner_box_bits % (8 * K.INNER_BYTES)) return [boxEntries(r, 0)]; // every swizzle refuses this row size
     const narrowed = way(withBoxEntry(r, 0, Math.floor(r.a.span_bits / r.a.element_bits)));
     const none = way({ swizzle: "none" }, true);
     return [widerSwizzles(r), split(r), [narrowed, ...boxEntries(r, 0)], [none]];
@@ -432,7 +439,8 @@ const tmaCandidates = (() => {
     COLUMN_BYTES: (r) => [counts(r, "pixels_per_column")],
   };
 
-  /** Return the alternative fixes of a fault, the best first. Each is a list of ways, the nearest value first. */
+  /** Return the alternatives for a fault, the best alternative first. An alternative is a list of ways, the nearest
+   *  value first. */
   const alternatives = (request, a, { rule, entry }) =>
     ALTERNATIVES[rule.id]?.(seen(request, a), Math.max(0, entry)) ?? [];
 

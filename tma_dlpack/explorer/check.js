@@ -1,17 +1,17 @@
-// `tmaCheck` reports the rules that a request breaks, in words, with fixes. repairs.js finds the fixes by
-// checking each candidate fix of the rule, as checks/fixes.py does.
+// `tmaCheck` returns a report of the rules that a request breaks, with texts and fixes. repairs.js finds the fixes: it
+// checks each candidate fix of a broken rule, as checks/fixes.py does.
 
 const tmaCheck = (() => {
   const T = tmaTables, K = T.K, R = tmaRequest;
   const { read, failuresOf } = R, { faultsOf } = tmaRepairs;
-  const NEAR = 16; // number of steps around the current value that are tried before bisection
+  const NEAR = 16; // number of steps on each side of the current value that are tried before bisection
   const TENSOR = ["shape", "strides", "address", "dtype"]; // properties of the tensor, not arguments
   const PER_DIMENSION = ["box_sizes", "elem_strides"];
   const LISTS = [...PER_DIMENSION, "pixel_box_lower_corner", "pixel_box_upper_corner"];
 
   // -- names and values of arguments -------------------------------------------------------------
 
-  /** Return the name in the request of the value that a rule calls `name`. */
+  /** Return the name that a value has in the request. The rules call the value `name`. */
   function controlOf(name, request) {
     const own = {
       "tensor.rank": "shape", "tensor.shape": "shape", "tensor.strides": "strides",
@@ -26,7 +26,7 @@ const tmaCheck = (() => {
     return name;
   }
 
-  /** Return the value of a control, or its default. */
+  /** Return the value of an argument or of a tensor property of a request, or else its default. */
   function valueOf(request, name) {
     if (request[name] != null) return request[name];
     if (name === "strides") return R.rowMajorStrides(request.shape);
@@ -36,7 +36,7 @@ const tmaCheck = (() => {
     return { ...defaults, address: 0, target: "sm_90" }[name] ?? null;
   }
 
-  /** Return a copy of a request with another value, or with another entry of a list. */
+  /** Return a copy of a request in which `name` has another value, or in which its entry `index` has another value. */
   function put(request, name, value, index = null) {
     if (index === null) return { ...request, [name]: value };
     const values = [...valueOf(request, name)];
@@ -60,7 +60,8 @@ const tmaCheck = (() => {
   //: Fields of the struct that belong to the innermost dimension.
   const INNER = ["inner_box", "inner_box_bits", "inner_stride", "row_bits"];
 
-  /** Return the row-major index of the entry that breaks a rule; null if the rule is about the whole argument. */
+  /** Return the row-major index of the argument's entry that breaks a rule; null if the rule is about the whole
+   *  argument. */
   function indexOf(rule, entry, a, name) {
     if (![...LISTS, "shape", "strides"].includes(name)) return null;
     if (entry < 0) return rule.fields.some((f) => INNER.includes(f)) ? a.rank - 1 : null;
@@ -72,9 +73,9 @@ const tmaCheck = (() => {
   // -- judging -----------------------------------------------------------------------------------
 
   /** Return {ok, violations: [{rule, argument, index, found, limit, fix, change, why, source}], fixed}. The violations
-   *  are in libcu++'s order. `index` is the row-major index of the entry of the argument, or null. `change` is
-   *  {name: value} of arguments and of tensor properties that satisfy this rule, or null. `fixed` is an accepted
-   *  request for the same tensor, or null. */
+   *  are in libcu++'s order. `index` is the row-major index of the entry of the argument, or null. `change` is {name:
+   *  value} or null: other values of arguments and tensor properties with which the request satisfies the rule. `fixed`
+   *  is an accepted request for the same tensor, or null. */
   function check(request) {
     let faults;
     try {
@@ -93,7 +94,7 @@ const tmaCheck = (() => {
     return { ok: false, violations, fixed: change && { ...request, ...change } };
   }
 
-  /** Return whether a request is accepted. A request that the core cannot read is not accepted. */
+  /** Return whether a request breaks no rule. The result is false if the C core cannot read the request. */
   function accepts(request) {
     try {
       return failuresOf(request).length === 0;
@@ -103,7 +104,7 @@ const tmaCheck = (() => {
     }
   }
 
-  /** Descriptions of the fields of the struct whose values the argument alone does not show. */
+  /** Field of the struct -> function that describes it in words. The argument alone does not show these values. */
   const MEASURES = {
     inner_box_bits: (c) => `a row of the box is ${c.inner_box_bits / 8} bytes`,
     span_bits: (c) => `the swizzle spans ${c.span_bits / 8} bytes`,
@@ -116,7 +117,8 @@ const tmaCheck = (() => {
     corner_end: (c) => `entries are -${c.corner_end}..${c.corner_end - 1} at rank ${c.rank}`,
   };
 
-  /** Describe the values that a rule reads: the argument, the fields computed from it, and then other arguments. */
+  /** Describe the values that a rule reads, in this order: the argument, the fields computed from the argument, and
+   *  other arguments. */
   function foundOf(request, a, { rule, entry }, argument, index) {
     const value = valueOf(request, argument);
     const one = index !== null && Array.isArray(value);
@@ -183,7 +185,7 @@ const tmaCheck = (() => {
     return Object.fromEntries(names.map((name) => [name, after[name]]));
   }
 
-  /** Describe a change in words: the one entry that differs, or the whole value. */
+  /** Describe a change in words. If only one entry of a list differs, describe only this entry. */
   function wordsOf(request, change, { way, isEnough, breaks = [] }) {
     const parts = Object.entries(change).map(([name, value]) => {
       const old = valueOf(request, name), isList = Array.isArray(value) && Array.isArray(old);
@@ -198,8 +200,8 @@ const tmaCheck = (() => {
     return isEnough ? `${use}, if that is what was meant` : `${use}, which then breaks ${breaks.join(" and ")}`;
   }
 
-  /** Return the range {least, most, step} in which a control may have legal values; null if it has no range. The step
-   *  is, for example, the number of elements in 16 bytes, in a span or in a packed group. */
+  /** Return the range {least, most, step} of the values that a control may have. Return null if the control has no
+   *  range. The step is, for example, the number of elements in 16 bytes, in a span or in a packed group. */
   function reachOf(a, name, place) {
     const inRange = (least, most, step = 1) => ({ least, most, step });
     if (name.includes("corner")) return inRange(-a.corner_end, a.corner_end - 1);
@@ -213,7 +215,7 @@ const tmaCheck = (() => {
       pixels_per_column: inRange(1, K.MAX_PIXELS),
       shape: inRange(1, K.MAX_DIM, isInner && group > 1 ? group : 1),
       strides: inRange(
-        1, // 0 is also legal, but the elements of such a tensor repeat
+        1, // a stride of 0 is also legal, but with it all elements of the dimension are the same
         Math.floor((8 * K.STRIDE_BYTES_END - 1) / a.dtype.bits),
         isInner ? 1 : R.elementsOf(a.alignment_bytes, a.dtype.bits),
       ),
@@ -221,8 +223,8 @@ const tmaCheck = (() => {
     }[name] ?? null;
   }
 
-  /** Return an accepted multiple of the step near a value, or null. First the multiples within NEAR steps are tried.
-   *  Then bisection searches between the value and each end of the range. */
+  /** Return an accepted multiple of the step near a value; null if none is found. First the multiples within NEAR steps
+   *  of the value are tried. Then bisection searches between the value and each end of the range. */
   function nearest(value, { least, most, step }, accepts) {
     const low = Math.ceil(least / step), high = Math.floor(most / step);
     const start = Math.min(Math.max(Math.round(value / step), low), high);
@@ -235,7 +237,8 @@ const tmaCheck = (() => {
     return ends.length ? ends[0] * step : null;
   }
 
-  /** Bisect between an accepted and a refused value. Return an accepted value next to a refused value. */
+  /** Bisect between an accepted and a refused value. Return an accepted value that has a refused value as its
+   *  neighbour. */
   function halved(accepted, refused, isAccepted) {
     while (Math.abs(refused - accepted) > 1) {
       const middle = Math.floor((accepted + refused) / 2);

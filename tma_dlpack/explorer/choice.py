@@ -1,7 +1,7 @@
-"""The state of an explorer, and functions that make the map of a state. No widgets.
+"""The state of an explorer, and functions that make the map of a state.
 
-A `Choice` is a state of the page: arguments of a `make_*` function, and the tile that is drawn. The
-page writes its state as an address.
+A `Choice` is a state of the explorer's page: the arguments of a `make_*` function, and the tile
+that is drawn. The page writes its state into its address. This module uses no widgets.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 ROW_BYTES, ROWS = 128, 8  # size of the first box
 ALIGN_BYTES = 128  # alignment of a padded tensor
-#: Maximum size of a padded tensor. The padded zeros are never read, so they use no physical memory.
+#: Maximum bytes of a padded tensor. Its zeros are never read, so they use no physical memory.
 MAX_BYTES = 1 << 34
 #: Kind of map -> the functions that check and make such maps.
 VERBS: dict[MapKind, tuple[Any, Any]] = {
@@ -53,9 +53,9 @@ VERBS: dict[MapKind, tuple[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The arguments of a function of `VERBS`, and the tile to show. All tuples are row-major.
+    """The arguments of a `make_*` function, and the tile to show. All tuples are row-major.
 
-    `kind` selects the function: tiled, im2col or im2col_wide. `plane` has the two dimensions of a
+    `kind` is a key of `VERBS`: tiled, im2col or im2col_wide. `plane` has the two dimensions of a
     tiled map that are drawn. If `plane` is empty, the two innermost dimensions are drawn. If
     `coords` is empty, the first tile is shown.
     """
@@ -93,7 +93,7 @@ class Choice:
         return {name: value for name, value in given.items() if value is not None}
 
     def changed(self, arguments: Mapping[str, Any]) -> Choice:
-        """Return a copy with the arguments of a fix; enum members are replaced by their names."""
+        """Return a copy with other arguments, such as those of a fix. Enum members become names."""
         own = {*Choice.__slots__} - {"target"}
         names = {k: getattr(v, "name", v) for k, v in arguments.items() if k in own}
         return replace(self, **{k: v for k, v in names.items() if v is not None})
@@ -101,7 +101,7 @@ class Choice:
     def call(self) -> str:
         """Return the Python code of the call, without arguments that have their defaults."""
         plain = parameters(self.kind) | {"elem_strides": (1,) * len(self.elem_strides)}
-        if self.split_inner:  # split_inner requires an explicit swizzle
+        if self.split_inner:  # with split_inner, the code must have the argument `swizzle`
             del plain["swizzle"]
         given = {k: v for k, v in self.arguments().items() if k not in plain or v != plain[k]}
         parts = [f"{name}={value!r}" for name, value in given.items()]
@@ -114,9 +114,10 @@ class Choice:
 
 @cache
 def parameters(kind: MapKind) -> dict[str, Any]:
-    """Return the parameters of the function of a kind that are fields of `Choice`, with defaults.
+    """Return the parameters of a kind's `make_*` function with their defaults.
 
-    The default of a required parameter is `NEEDED`.
+    Parameters that are not fields of `Choice` are omitted. The default of a required parameter is
+    `NEEDED`.
     """
     given = inspect.signature(VERBS[kind][1]).parameters.values()
     return {p.name: p.default for p in given if p.name in Choice.__slots__}
@@ -128,7 +129,7 @@ _TUPLES = {f.name for f in fields(Choice) if str(f.type) == "tuple[int, ...]"}
 _INTEGERS = {f.name for f in fields(Choice) if str(f.type) in ("int", "int | None")}
 
 
-#: Option -> the enum whose members are its values.
+#: Field of `Choice` -> the enum whose members are the values of the field.
 _ENUMS: dict[str, type[IntEnum]] = {
     **{ours: ENUMS[drivers] for ours, drivers in OPTION_NAMES.items()},
     "data_type": TensorMapDataType,
@@ -137,7 +138,7 @@ _ENUMS: dict[str, type[IntEnum]] = {
 
 
 def plain(name: str, value: Any) -> Any:
-    """Convert an argument's value to the form in a `Choice`: names of enum members, and tuples.
+    """Convert an argument's value to a `Choice`'s form: lists to tuples, enum members to names.
 
     >>> plain("swizzle", 3), plain("swizzle", "SWIZZLE_128B"), plain("box_sizes", [8, 64])
     ('bytes128', 'bytes128', (8, 64))
@@ -149,9 +150,10 @@ def plain(name: str, value: Any) -> Any:
 
 
 def read_address(address: str, before: Choice) -> Choice:
-    """Return the choice of an address that the page wrote.
+    """Return the choice that an address of the page describes.
 
-    A missing value has its default. An unreadable value is ignored, as in the page.
+    A field that the address lacks has its default. A value that cannot be read is ignored, as in
+    the page. `before` is the choice before the page changed its address.
 
     >>> read_address("#box_sizes=8,64&swizzle=bytes128&tab=banks", Choice()).box_sizes
     (8, 64)
@@ -188,7 +190,7 @@ def _number(text: str) -> int | None:
 
 
 def _words(name: str, found: Mapping[str, Any]) -> Collection[str]:
-    """Return the options of a menu of the page; `found` has the entries that were read before."""
+    """Return the entries of a menu of the page. `found` has the fields that were read before."""
     if name == "kind":
         return RULE_SETS
     if name == "rules":
@@ -205,9 +207,10 @@ class Preview:
     choice : Choice
     report : Report
     tensor_map : TensorMap or None
-        None if the request is refused.
+        None if the map is refused.
     refusal : str
-        The reason why the tile cannot be shown, if the map is accepted; "" if it can be shown.
+        If the map is accepted, the reason why the tile cannot be copied; "" if the tile can be
+        copied.
     """
 
     choice: Choice
@@ -228,7 +231,10 @@ class Preview:
 
     @property
     def stored_code(self) -> str:
-        """The code without the tensor's host address, which a saved notebook must not contain."""
+        """The value of `code` without the tensor's address, if the tensor is in host memory.
+
+        A saved notebook must not contain an address of host memory.
+        """
         if self.tensor_map is None or not is_of_host_tensor(self.tensor_map):
             return self.code
         address = f"{self.tensor_map.global_address:#x}ull"
@@ -236,9 +242,9 @@ class Preview:
 
 
 def look(subject: object, choice: Choice) -> Preview:
-    """Return the result of a choice for a tensor, which may be a refusal.
+    """Return the result of a choice for a tensor. The result may be a refusal.
 
-    `subject` may be a map instead of a tensor. Then the choice selects only the tile.
+    `subject` is the tensor. If `subject` is a map, the choice selects only the tile.
 
     Examples
     --------
@@ -254,7 +260,7 @@ def look(subject: object, choice: Choice) -> Preview:
     if not report.ok:
         return Preview(choice, report, None, "")
     tensor_map = make(subject, **given)
-    if len(choice.coords) != tensor_map.rank:  # the rank changed, for example by split_inner
+    if len(choice.coords) != tensor_map.rank:  # the map's rank changed, for example by split_inner
         choice = replace(choice, coords=first_coords(tensor_map.arguments))
     return Preview(choice, report, tensor_map, refusal_of(tensor_map, choice))
 
@@ -271,7 +277,8 @@ def refusal_of(tensor_map: TensorMap, choice: Choice) -> str:
 def first_choice(tensor: Any, target: str | None = None) -> Choice:
     """Return a first choice for a tensor: a box of 8 rows of 128 bytes, swizzled if possible.
 
-    If no box of the tensor is accepted, the choice is refused when it is checked.
+    If the choice is refused, it is corrected. If it cannot be corrected, it is returned
+    nevertheless.
 
     Raises
     ------
@@ -299,10 +306,11 @@ def first_choice(tensor: Any, target: str | None = None) -> Choice:
 
 
 def padded(tensor: object) -> tuple[npt.NDArray[np.generic], str] | None:
-    """Return zeros of the tensor's shape with padded rows, and Python code that pads the tensor so.
+    """Return an array of zeros with the tensor's shape and padded rows, and code for the padding.
 
-    Each row is padded to a multiple of 16 bytes. Return None for a shape that no map can have, for
-    elements whose size is not 1, 2, 4 or 8 bytes, and for more than `MAX_BYTES`.
+    Each row is padded to a multiple of 16 bytes. The code is Python code that pads the tensor in
+    the same way. Return None if no map can have the shape, if the size of an element is not 1, 2, 4
+    or 8 bytes, or if the array would have more than `MAX_BYTES` bytes.
 
     >>> zeros, code = padded(np.zeros((4, 7), np.float32))
     >>> zeros.strides, code.strip()
@@ -328,7 +336,7 @@ def padded(tensor: object) -> tuple[npt.NDArray[np.generic], str] | None:
 
 
 def choice_of(tensor_map: TensorMap) -> Choice:
-    """Return the choice from which a map may have been made, as far as the map's arguments show it.
+    """Return a choice from which the map may have been made, computed from the map's arguments.
 
     >>> import numpy as np, tma_dlpack as tma
     >>> tm = tma.make_tma_descriptor(np.zeros((64, 64), np.float16), (16, 64), swizzle="bytes128")

@@ -3,7 +3,7 @@
 const NARROW = 900;  // px, the same width as in explorer.css
 
 const download = (href, name) => make("a", { href, download: name }).click();
-// The key Enter applies the typed text. The `change` event is not enough, because JupyterLab intercepts the key.
+// The key Enter applies the typed text. JupyterLab intercepts the key, so the browser may send no `change` event.
 const onEnter = (take) => (event) => {
   if (event.key !== "Enter" || isLabs(event)) return;
   event.preventDefault();
@@ -13,7 +13,8 @@ const newId = () => `tmax-${Math.random().toString(36).slice(2)}`;
 
 // --- What the controls are called ----------------------------------------------------------------
 
-// Group of controls -> names of its controls, without an index. A group is shown only if its first control exists.
+// Group of controls -> names of the group's controls, without indices such as [0]. A group is shown only if its first
+// control exists.
 const GROUPS = {
   "Tensor": ["shape", "dtype"],
   "Box": ["box_sizes", "swizzle"],
@@ -34,7 +35,8 @@ const EMPTY = { plane: "the inner two", rules: "the default", split_inner: "no",
 class Legal {
   ranges = {};  // name of a number -> {least, most, step, reason, refused}
   options = {};  // name of a menu -> {option that is refused: reason}
-  // Return the nearest legal value. The sign of `way` is the direction that is searched first; 0 means both directions.
+  // Return the nearest legal value. If `way` is 1 or -1, larger or smaller values are searched first. If `way` is 0,
+  // both directions are searched.
   snap(name, value, way = 0) {
     const range = this.ranges[name];
     if (!range) return value;
@@ -61,7 +63,7 @@ class NumberControl {
       type: "range", min: item.least, max: item.most, step: 1, "aria-label": item.name,
       oninput: () => {
         const now = this.slider.valueAsNumber;
-        const step = now - this.value;  // a key changes the value by one; then snap searches the next legal value
+        const step = now - this.value;  // an arrow key changes the value by 1; then `snap` searches in this direction
         const value = legal.snap(item.name, now, Math.abs(step) === 1 ? step : 0);
         this.slider.value = value;
         change(value);
@@ -88,7 +90,7 @@ class NumberControl {
     this.steps.title = r.reason;
     this.shade.replaceChildren(...r.refused.map((run) => {
       const values = run.last > run.first ? `${run.first}..${run.last}` : `${run.first}`;
-      const until = Math.min(run.last + r.step, r.most + 1);  // the values up to the next step are refused too
+      const until = Math.min(run.last + r.step, r.most + 1);  // the values before the next step are refused too
       const at = `left:${100 * (run.first - r.least) / span}%;width:${100 * (until - run.first) / span}%`;
       return make("i", { style: at, title: `${values} refused. ${run.reason}` });
     }));

@@ -1,9 +1,10 @@
-// `tmaCore` loads the C core, which is native/page.c compiled to WebAssembly. `tmaRequest` passes requests to the
-// core, which computes the driver's arguments, checks the rules, and encodes the 128 bytes. JavaScript and the core
-// exchange arrays of 64-bit integers. T.STRUCT lists the fields of the core's result, in order.
+// `tmaCore` loads the C core, which is native/page.c compiled to WebAssembly. `tmaRequest` passes requests to the C
+// core. The C core computes the driver's arguments, checks the rules, and encodes the map's 128 bytes. JavaScript and
+// the C core exchange arrays of 64-bit integers. T.STRUCT lists the fields of the C core's result, in order.
 
 const tmaCore = {
-  /** A promise that resolves when the core is loaded, and rejects if the browser does not allow WebAssembly. */
+  /** A promise that resolves when the C core is loaded. The promise rejects if the browser does not allow
+   *  WebAssembly. */
   ready: (async () => {
     const bytes = Uint8Array.from(atob(TMA_CORE), (letter) => letter.charCodeAt(0));
     const { instance } = await WebAssembly.instantiate(bytes);
@@ -18,7 +19,7 @@ const tmaCore = {
     });
   })(),
 };
-tmaCore.ready.catch(() => {}); // the code that awaits the promise reports the error
+tmaCore.ready.catch(() => {}); // no report here, because the code that awaits the promise reports the error
 
 const tmaRequest = (() => {
   const T = tmaTables, K = T.K, KINDS = Object.keys(T.VERBS);
@@ -27,14 +28,14 @@ const tmaRequest = (() => {
   const modulo = (n, m) => n - Math.floor(n / m) * m;
   const reversed = (values) => [...values].reverse();
 
-  /** Return a list of numbers of a request; throw if the value is not a list. */
+  /** Return the list `name` of a request; throw an error if the value is not a list. */
   function list(request, name) {
     if (!Array.isArray(request[name]))
       throw new RangeError(`${name} is ${request[name]}; it must be a list of integers`);
     return request[name];
   }
 
-  /** Return the number of an enum's member, which is passed by its name or number. */
+  /** Return the number of an enum's member. `value` is the member's name or number. */
   function member(name, value) {
     const members = T.ENUMS[name];
     const number = typeof value === "number" ? value : members.indexOf(value);
@@ -54,7 +55,8 @@ const tmaRequest = (() => {
     return { name: `sm_${major}${minor}`, ...known, ...Object.fromEntries(has) };
   }
 
-  /** Return the row of DTYPES of the tensor's dtype. A request without a dtype has the usual dtype of its data_type. */
+  /** Return the row of DTYPES for the tensor's dtype. If the request has no dtype, use the usual dtype of its
+   *  data_type. */
   function dtypeOf(request, asked) {
     const name = request.dtype ?? T.DATA_TYPES[asked]?.dtype;
     const dtype = T.DTYPES[String(name).replace(/^.*\./, "")];
@@ -79,7 +81,8 @@ const tmaRequest = (() => {
     return (bytes * 8) / divisor(bytes * 8, bits);
   }
 
-  /** Return the lower and the upper corner, row-major. */
+  /** Return the lower and the upper corner of the pixel box, in this order. Both are row-major, and empty for tiled
+   *  maps. */
   function cornersOf(request, kind) {
     if (kind === "tiled") return [[], []];
     if (kind === "im2col_wide")
@@ -87,7 +90,8 @@ const tmaRequest = (() => {
     return [list(request, "pixel_box_lower_corner"), list(request, "pixel_box_upper_corner")];
   }
 
-  /** Clamp a size of the tile to 64 bits. The rules refuse such sizes anyway. */
+  /** Clamp a number to 64 bits. The rules refuse sizes of a tile that are clamped, so the exact size does not
+   *  matter. */
   function saturated(n) {
     if (!Number.isInteger(n) || Math.abs(n) < 2 ** 63) return n;
     return n < 0 ? -(1n << 63n) : (1n << 63n) - 1n;
@@ -141,8 +145,8 @@ const tmaRequest = (() => {
     throw new RangeError(`address is ${request.address}; it must be 0 or more, and below 2^62`);
   }
 
-  /** Call the core's `describe` for a request. Return the kind, rules, target and dtype, which the core does not
-   *  return. */
+  /** Call the C core's function `describe` for a request. Return the kind, rules, target and dtype, which the C core
+   *  does not return. */
   function described(request) {
     const found = asNumbers(request), isInInt64 = (n) => BigInt.asIntN(64, n) === n;
     let numbers = null;
@@ -157,8 +161,9 @@ const tmaRequest = (() => {
     return found;
   }
 
-  /** Return the core's result, innermost first, with the table rows of the types and the target. Numbers above 2^53
-   *  are rounded in this object. The core itself checks and encodes the exact numbers. */
+  /** Return the C core's result as an object, with the table rows of the types and the target. Lists have the innermost
+   *  dimension first. Numbers above 2^53 are rounded in the object. The C core itself checks and encodes the exact
+   *  numbers. */
   function answer(request, { kind, rules, target, dtype }) {
     const a = {};
     let at = 0;
@@ -185,8 +190,8 @@ const tmaRequest = (() => {
   /** Return the struct of a request, which the rules read. The struct's numbers may be out of range. */
   const read = (request) => answer(request, described(request));
 
-  /** Return [row, entry] of every rule that fails, even if a prerequisite of the rule fails. The fields in `other`
-   *  replace fields of the struct. */
+  /** Return [row, entry] of every rule that a request breaks, even if a prerequisite of the rule is broken too. The
+   *  fields in `other` replace fields of the struct. */
   function failuresOf(request, other = {}) {
     described(request);
     let at = 0;
@@ -206,8 +211,8 @@ const tmaRequest = (() => {
 
   // -- the driver's arguments, and their bytes ---------------------------------------------------
 
-  /** Return the arguments that the driver gets. An ignored element stride is 1. `split_inner` and `ragged` add
-   *  dimensions. */
+  /** Return the arguments for the driver. An element stride that the hardware ignores is 1. The options `split_inner`
+   *  and `ragged` add dimensions. */
   function encodeArguments(request) {
     const found = described(request);
     tmaCore.extend();
@@ -233,7 +238,7 @@ const tmaRequest = (() => {
     return field.index < (isCorner ? corners : field.name === "global_strides" ? rank - 1 : rank);
   }
 
-  /** Return the value of a field of the 128 bytes as a number. */
+  /** Return the value of a field as a number. `word` is the map's 128 bytes as one integer. */
   function valueIn(word, { pieces, bias, unit, signed }) {
     let raw = 0n, shift = 0n;
     for (const [bit, width] of pieces) {

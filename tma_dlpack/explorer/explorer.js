@@ -1,17 +1,18 @@
-// The explorer's front end: controls on the left and pictures on the right. In a narrow page the pictures are above the
-// controls. The back end, host.js, checks requests and draws pictures, both in a page and in a notebook.
+// The explorer's front end shows controls on the left and pictures on the right. In a narrow page, the pictures are
+// above the controls. The back end, host.js, checks requests and draws pictures. Pages and notebooks use the same front
+// end and back end.
 
 // --- The tensor's picture: drag the box, or its lower right corner --------------------------------
 
-// Return a function that converts a pointer event to pixels of the picture. The place of the picture is read only once,
-// because the picture is replaced while the box is dragged.
+// Return a function that converts the position of a pointer event to pixels of a picture. The picture's position in the
+// page is read only once, because the picture is replaced while the box is dragged.
 const pointerIn = (svg) => {
   const box = svg.getBoundingClientRect(), { width, height } = svg.viewBox.baseVal;
   return (event) => [(event.clientX - box.left) * width / box.width,
                      (event.clientY - box.top) * height / box.height];
 };
 
-// One dimension of the drawn tensor. Its constructor parses the attribute data-x or data-y of the picture.
+// One dimension of the drawn tensor. The constructor parses the picture's attribute data-x or data-y.
 class DrawnAxis {
   constructor(text) {
     const [dimension, offset, length, first, last] = text.split(" ").map(Number);
@@ -25,11 +26,12 @@ class DrawnAxis {
   }
 }
 
-// If the page is narrower than NARROW, pictures and controls form one column. A picture that leaves room for a control
-// stays visible while the page scrolls.
+// If the page is narrower than NARROW, pictures and controls form one column. While the page scrolls, a picture that is
+// low enough to leave room for a control stays visible.
 const STACKED = `@container (max-width:${NARROW - 1}px){:host(:not([hidden])),.row{display:contents}.row>svg.low{position:sticky;top:0;z-index:1}}`;
 const MOST_OF_SCREEN = 0.6;
-// px: the reach of the corner for a mouse and for a finger, and the movement below which a press is a tap.
+// In px: MOUSE and TOUCH are the distances from the corner at which a mouse or a finger grips the corner. A press that
+// moves less than LEAST_MOVE is a tap.
 const MOUSE = 9, TOUCH = 16, LEAST_MOVE = 2;
 
 class Drag {
@@ -37,7 +39,7 @@ class Drag {
   attach(svg) {
     if (!svg.dataset.x) return;
     const axes = [svg.dataset.x, svg.dataset.y].map((text) => text && new DrawnAxis(text));
-    svg.style.touchAction = "pan-y pinch-zoom";  // except on the box and its corner
+    svg.style.touchAction = "pan-y pinch-zoom";  // a finger scrolls the page, except on the box and its corner
     svg.setAttribute("role", "application");
     svg.setAttribute("aria-roledescription", "tensor with a box");
     svg.setAttribute("tabindex", "0");
@@ -48,7 +50,8 @@ class Drag {
     svg.addEventListener("keydown", (event) => this.step(event, axes));
     svg.addEventListener("pointerdown", (event) => this.begin(event, svg, axes));
   }
-  // Move the box on an arrow key, by one or to the next legal place. With Shift, move it by its own length.
+  // Move the box after an arrow key. The box moves by 1, or by its own length with Shift, and then on to the next legal
+  // place.
   step(event, axes) {
     const [n, sign] = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [1, -1], ArrowDown: [1, 1] }[event.key] ?? [];
     if (n === undefined) return;
@@ -60,7 +63,8 @@ class Drag {
     const next = legal.snap(name, values[name] + sign * by, sign);
     if (sign * (next - values[name]) > 0) this.explorer.choose({ [name]: next });
   }
-  // Return the part of the box at a place, which is in pixels: `sizing` is true at the corner, `inside` in the box.
+  // Return the part of the box at the position `at`, in pixels: `sizing` is true at the corner, and `inside` is true in
+  // the box.
   grip(at, axes, reach) {
     const { values, numbers } = this.explorer;
     const sides = axes.map((axis, n) => {
@@ -160,7 +164,7 @@ class Explorer {
     this.fixes = make("div", { class: "tmax-fixes" });
     this.note = make("p", { class: "tmax-note", hidden: true });
     this.refused = make("p", { class: "tmax-refused", hidden: true });
-    // The report can take the focus, because only an element with the focus can be scrolled by keys.
+    // The report can get the focus, so that keys can scroll it.
     this.report = make("div", { class: "tmax-report", role: "region", "aria-label": "report", tabIndex: 0 });
     ownKeys(this.report);
     const panel = newId();
@@ -201,7 +205,7 @@ class Explorer {
   choose(values) {
     this.act(() => this.host.choose(values), Boolean(values.task));
   }
-  // Change the state and show it. If the new state has other controls, build all controls again.
+  // Change the state and show the result. If the new state needs other controls, build all controls again.
   act(change, isOther = false) {
     const before = this.host.shapeOfControls;
     this.asked = performance.now();
@@ -212,7 +216,8 @@ class Explorer {
   look(name, value) {
     this.act(() => this.host.look(name, value));
   }
-  // Wait until the user pauses. Then write an entry of the history, and compute the legal values, which takes longer.
+  // Wait until the user pauses. Then write an entry of the history, and compute the legal values. Computing the legal
+  // values after every change would take too long.
   settle() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
@@ -283,7 +288,7 @@ class Explorer {
     this.taskBox.classList.toggle("tmax-done", now.isDone);
     if (isOther) this.taskBox.querySelector("details").open = false;
   }
-  // Show the menu of the tab, which selects the reader of the tile.
+  // Show the menu of the current tab. The menu selects how the tile is read.
   lookAt({ name, words, options, value }) {
     if (this.lookMenu.name !== name) {
       this.lookMenu.replaceChildren(...options.map((o) => make("option", { value: o }, words + o)));
@@ -326,7 +331,7 @@ class Explorer {
     onTheme(() => this.paint());
     let width = 0;
     const resized = new ResizeObserver(() => {
-      if (!width) this.paint();  // the page is visible from now on, so its background is known
+      if (!width) this.paint();  // the page has become visible, so its background is known
       const now = this.width;
       if (now && Math.abs(now - width) > 24) this.show();
       width = now || width;

@@ -1,7 +1,7 @@
 // `tmaGeometry` computes the addresses of a copy in global and in shared memory, and the bank conflicts of reading a
-// tile. geometry/, draw/chunks.py, consumer/reads.py and consumer/verbs.py are the Python versions.
-// The parameter `a` of its functions is the result of tmaRequest.encodeArguments. In its lists, index 0 is the
-// innermost dimension.
+// tile. The Python versions are geometry/, draw/chunks.py, consumer/reads.py and consumer/verbs.py. The parameter `a`
+// of the functions below is the result of tmaRequest.encodeArguments. In the lists of `a`, index 0 is the innermost
+// dimension.
 
 const tmaGeometry = (() => {
   const T = tmaTables, K = T.K;
@@ -9,7 +9,8 @@ const tmaGeometry = (() => {
   const CHUNK = 16, BANKS = 32, BANK_BYTES = 4, PHASE = 8, MAX_PHASES = 16;
   const clamp = (n, low, high) => Math.min(Math.max(n, low), high);
 
-  /** Return the swizzled shared address of a byte. The function is its own inverse. */
+  /** Return the swizzled address of a byte in shared memory. The function is its own inverse. `number` is the
+   *  swizzle. */
   function swizzle(address, number) {
     let swizzled = address;
     for (const [right, mask, left] of T.SWIZZLES[number].terms)
@@ -49,7 +50,8 @@ const tmaGeometry = (() => {
 
   const firstSpatial = (a) => (a.interleave ? 0 : 1);
 
-  /** Return the dimensions that a column walks, W first, with the first and last pixel of the bounding box. */
+  /** Return {d, first, last} of each dimension in which the pixels of a column differ, W first. `first` and `last` are
+   *  the first and the last pixel of the bounding box. */
   function walked(a) {
     if (a.kind === "tiled") return [];
     const count = a.kind === "im2col_wide" ? 1 : a.rank - 2;
@@ -64,7 +66,7 @@ const tmaGeometry = (() => {
     const position = [...coords];
     for (const { d, first, last } of walked(a)) {
       const step = a.element_strides[d], start = coords[d];
-      const head = Math.floor((last - start) / step) + 1; // pixels up to the end of the box
+      const head = Math.floor((last - start) / step) + 1; // pixels from the column's start to the box's end
       const full = Math.floor((last - first) / step) + 1;
       if (turn < head) {
         position[d] = start + turn * step;
@@ -83,7 +85,7 @@ const tmaGeometry = (() => {
 
   // -- one tile ----------------------------------------------------------------------------------
 
-  /** Return the position of line i of a box. The innermost dimension that lines step through changes fastest. */
+  /** Return the position of line i of a box. Of the dimensions in which lines differ, the innermost changes fastest. */
   function boxPosition(a, p, coords, i) {
     const position = [...coords];
     for (let d = p.unitBytes ? 0 : 1; d < a.rank; ++d) {
@@ -133,7 +135,7 @@ const tmaGeometry = (() => {
   }
 
   /** Simulate the load of one tile. Coordinates and offsets are row-major. Return the fields of `plan` and:
-   *    refusal: null, or {rule, argument, found, limit, fix}; then the three functions are missing
+   *  refusal: null, or {rule, argument, found, limit, fix} if the tile cannot be loaded; then the functions are missing
    *    line(i): the position of line i
    *    chunk(address): the chunk of 16 bytes at a shared address
    *    chunks(): all chunks, in the order of their addresses
@@ -141,12 +143,12 @@ const tmaGeometry = (() => {
    *    address
    *    state: "data", "filled" (out of bounds), "clipped" (partly out of bounds) or "padding"
    *    row: number of the line; -1 for padding
-   *    first, last: elements of the line
+   *  first, last: the first and the last element of the line in the chunk
    *    element: position of the first element in the tensor, row-major
    *    globalOffset: bytes from the tensor's address to the first element
-   *    linear: the address before the swizzle
+   *  linear: the shared address that the chunk would have without the swizzle
    *    swapped: whether the swizzle exchanges the two halves of 8 bytes
-   *    dataBytes: bytes of data among the 16 bytes
+   *  dataBytes: number of the chunk's 16 bytes that are not padding
    *    inside: [from, end), the range of the data bytes that is in bounds */
   function tile(a, rowMajorCoords, rowMajorOffsets = null, smemOffset = 0) {
     const p = plan(a), bits = a.row.element_bits;
@@ -164,8 +166,8 @@ const tmaGeometry = (() => {
     const endByte = p.unitBytes ? p.lineBytes : clamp(rowBytes - start, firstByte, p.lineBytes);
     const isTiled = a.kind === "tiled", known = [];
 
-    /** Return the position of line i, its offset in bytes, and whether it is in bounds. Dimension 0 is ignored, unless
-     *  the map is interleaved. */
+    /** Return the position of line i, its offset in bytes, and whether the line is in bounds. If the map is not
+     *  interleaved, dimension 0 is ignored. */
     function lineOf(i) {
       if (known[i]) return known[i];
       const position = isTiled
@@ -215,7 +217,8 @@ const tmaGeometry = (() => {
     };
   }
 
-  /** Return row-major coordinates of a first tile: zeros, or the first pixel of the bounding box. */
+  /** Return the row-major coordinates of a first tile: zeros, or for im2col maps the first pixel of the bounding
+   *  box. */
   function firstCoords(a) {
     const coords = a.global_dim.map(() => 0);
     for (const { d, first } of walked(a)) coords[d] = first;
@@ -224,8 +227,8 @@ const tmaGeometry = (() => {
 
   // -- bank conflicts ----------------------------------------------------------------------------
 
-  /** Return the reads of all chunks of the tile, by columns or by rows. A read is [line, byte] and has 16 bytes. The
-   *  reads are grouped into phases. */
+  /** Return the reads of the whole tile, column by column or row by row, grouped into phases. A read is [line, byte]:
+   *  the 16 bytes of a line from `byte` on. */
   function pattern(p, name) {
     const columns = Array.from({ length: p.smemLineBytes / CHUNK }, (_, n) => n * CHUNK);
     let rows = Array.from({ length: p.lines }, (_, n) => n);
@@ -295,7 +298,8 @@ const tmaGeometry = (() => {
     };
   }
 
-  /** Return the shared addresses that the 32 lanes of a warp pass to ldmatrix; null if ldmatrix cannot read there. */
+  /** Return the shared addresses that the 32 lanes of a warp pass to ldmatrix; null if ldmatrix cannot read at `row`
+   *  and `column`. */
   function ldmatrix(a, row, column, { num = 4, transpose = false, smemAddress = 0 } = {}) {
     const m = matrixOf(a);
     const [rows, columns] = num === 4 ? [2, 2] : transpose ? [num, 1] : [1, num];

@@ -27,8 +27,8 @@ class Host {
     this.turn(state);
     if (!this.ok) this.instead = this.withFix();
   }
-  // Return the result of the fixed state, or null. If the first state of a page is refused, no accepted state has been
-  // drawn before, so the page draws the fixed state.
+  // Return the result of the repaired state, or null. If the first state of a page is refused, the page has not drawn
+  // an accepted state before, so it draws the repaired state.
   withFix() {
     const repaired = this.repaired();
     let found = repaired && resultOf(repaired);
@@ -53,15 +53,15 @@ class Host {
     this.changed = ["undo"];
     if (this.accepted) this.turn({ ...this.accepted, tab: this.state.tab });
   }
-  // Show another tab, or another reader of the tile in this tab.
+  // Show another tab, or change how the tile is read in the current tab.
   look(name, value) {
     if (value === this.state[name]) return;
     this.write();  // the previous change gets its own entry of the history
     this.state = { ...this.state, [name]: value };
-    this.found = null;  // a repair found before would show the old tab
+    this.found = null;  // the repaired state that was found before has the old tab
     this.changed = [name, value];
   }
-  // Write the state as an entry of the history. Changes of one control without a pause are one entry.
+  // Write the state as an entry of the history. Several changes of the same control without a pause become one entry.
   write() {
     const address = writeAddress(this.state), names = String(this.changed), at = performance.now();
     if (address === this.address) return;
@@ -116,7 +116,7 @@ class Host {
     const seen = new Set();
     while (!report.ok) {
       const [{ rule, change }] = report.violations;
-      const way = report.fixed || (this.about.isOwn ? null : change);  // the latter may change the tensor
+      const way = report.fixed || (this.about.isOwn ? null : change);  // `change` may change the tensor
       if (seen.has(rule) || !way) return null;
       seen.add(rule);
       const words = this.wordsOf(way);
@@ -126,15 +126,15 @@ class Host {
     }
     return state;
   }
-  // Return a change of arguments as a change of the state.
+  // Convert a change of a request to a change of the page's state.
   wordsOf(change) {
     const word = (name, value) => (name === "split_inner" ? (value ? "yes" : "") : value ?? PLAIN[name] ?? null);
     return Object.fromEntries(Object.entries(change).map(([name, value]) => [name, word(name, value)]));
   }
 
   // --- Results ---
-  // Return all that the front end shows. looks: the width of the pictures, the part of the tensor that is shown, the
-  // phase that is shown, and the pinned chunk.
+  // Return everything that the front end shows. `looks` has the width of the pictures, the part of the tensor that is
+  // shown, the phase that is shown, and the pinned chunk.
   answer(looks) {
     Object.assign(this.looks, looks);
     const { state, report, tile, ok } = this, refused = tile?.refusal;
@@ -161,7 +161,7 @@ class Host {
       banks, panels, isBlank, spoken: this.spoken(ok),
       codes: [["Python", (this.about.preparation || "") + code.python], ["C++", code.cpp]].filter(([, text]) => text) };
   }
-  // Return the text for a screen reader: the place of the tile, and the rule that refuses it.
+  // Return the text for a screen reader: the position of the tile, and the broken rule if the state is refused.
   spoken(ok) {
     const { coords, box_sizes: box, kind } = this.state, at = `tile at (${coords.join(", ")})` + (kind === "tiled" && box ? `, box (${box.join(", ")})` : "");
     const found = this.tile?.refusal ? [this.tile.refusal] : this.report.violations;
@@ -203,7 +203,8 @@ class Host {
     const rest = this.looks.width - table.width - 10;
     return [[bytesPicture(bytes, fields, rest > 380 ? rest : this.looks.width), table.svg()], {}];
   }
-  // Return the pinned chunk, or else the first chunk of the second line of 128 bytes, which a swizzle moves.
+  // Return the pinned chunk. If no chunk is pinned, return the first chunk of the second line of 128 bytes, because
+  // every swizzle moves this chunk.
   pinnedChunk({ chunks }) {
     return chunks.find((c) => c.key && c.key === this.looks.pinned) || chunks.find((c) => c.row >= 0 && c.linear >= 128) || chunks.find((c) => c.row >= 0);
   }
@@ -288,14 +289,14 @@ function movedOf({ state, request }) {
   return moved;
 }
 
-// Return strides that are large enough that no row overlaps the next row.
+// Return strides that are increased where necessary, so that no row overlaps the next row.
 const apart = (shape, strides) => {
   const wide = [...strides];
   for (let d = shape.length - 2; d >= 0; d--) wide[d] = Math.max(wide[d], wide[d + 1] * shape[d + 1]);
   return wide;
 };
 
-// Return a key that is equal for states with the same controls.
+// Return a string that is equal for two states if both states have the same controls.
 const shapeOf = ({ kind, shape, coords, box_sizes: box, split_inner: split }) =>
   [kind, shape.length, coords.length, box?.length, split].join(" ");
 

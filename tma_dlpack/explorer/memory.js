@@ -4,14 +4,17 @@ const CHUNK = 16, LINE_OF_BANKS = 128, BANKS = 32;  // bytes of a chunk, bytes o
 const MOST_LINES = 32, FEW_LINES = 16;  // maximum number of lines that are drawn, in a large and in a small picture
 const hex = (address, digits = 4) => `0x${address.toString(16).padStart(digits, "0")}`;
 const columnsOf = (chunk) => (chunk.last > chunk.first ? `c${chunk.first}..${chunk.last}` : `c${chunk.first}`);
-// Return labels of a chunk, the longest first: row and elements in two lines. A short label has only the first element.
+// Return labels of a chunk, the longest first. The first label has the row and the elements, in two lines. If isShort
+// is true, the first label has only the first element.
 const labels = (chunk, isShort) => (chunk.row < 0 ? "" : [
   `r${chunk.row}\n${isShort ? `c${chunk.first}` : columnsOf(chunk)}${chunk.swapped ? " ⇄" : ""}`, `r${chunk.row}\nc${chunk.first}`, `${chunk.row}`]);
 
-// Return a function that names the four banks of a chunk, or only the first bank if the picture is narrow.
+// Return a function that returns the label of a chunk's four banks. In a narrow picture, the label has only the first
+// bank.
 const bankNames = (unit) => (textWidth("28..31", LEAST_FONT) <= unit - 2 ? (k) => `${4 * k}..${4 * k + 3}` : (k) => `${4 * k}`);
 
-// Return blocks of lines. A block that only repeats the previous block, some rows later, is not drawn again.
+// Return the blocks of lines that are drawn. If a block looks like the previous block except for its row numbers, the
+// block is not drawn.
 function blocksOf(lines, pitch, repeat, marked, most) {
   let step = Math.max(1, Math.ceil(Math.max(pitch, repeat) / LINE_OF_BANKS));
   step = Math.min(step, most);
@@ -95,7 +98,7 @@ function memoryPicture(heading, chunks, tile, width, { marked = null, words = []
 
 const ADDRESS_BITS = 11;
 
-// Draw the address of one chunk, bit by bit, with the bits that the swizzle reads and the bits that it changes.
+// Draw the bits of one chunk's address, and mark the bits that the swizzle reads and the bits that the swizzle changes.
 function bitsPicture(chunk, tile, width) {
   const sheet = new Sheet(width, "the swizzle of one address, bit by bit");
   sheet.say(`The swizzle ${tile.swizzle}, bit by bit: row ${chunk.row}, elements ${ends(chunk.first, chunk.last - chunk.first + 1)}`, "strong");
@@ -130,7 +133,8 @@ function bitsPicture(chunk, tile, width) {
 
 // --- Banks ------------------------------------------------------------------------------------------
 
-// Draw one phase of an access: the 16 bytes of each thread on their banks, with one row per wavefront.
+// Draw one phase of an access. The picture has one row per wavefront, and shows on which banks the 16 bytes of each
+// thread are.
 function phasePicture(found, phase, access, width) {
   const sheet = new Sheet(width, `phase ${phase + 1} of ${found.degrees.length}`), words = found.phases[phase];
   const first = phase * words.length % 32, degree = found.degrees[phase], left = EDGE + 96, unit = (width - left - EDGE) / BANKS;
@@ -162,7 +166,8 @@ function phasePicture(found, phase, access, width) {
   return sheet.svg();
 }
 
-// Draw the swizzles that the box allows. ranked: [{name, own, wavefronts, worst}], with the fewest wavefronts first.
+// Draw a list of the swizzles that the box allows. ranked: [{name, own, wavefronts, worst}], the swizzle with the
+// fewest wavefronts first.
 function rankedPicture(ranked, width) {
   const sheet = new Sheet(width, "swizzles ranked by wavefronts");
   sheet.say("The same access with each swizzle that this box allows: wavefronts in all", "strong");
@@ -181,7 +186,8 @@ function rankedPicture(ranked, width) {
 
 const REST = { group: "the rest", style: "cell" };
 
-// Return the fields with their group, style and letters, which equal those in draw/map_bytes.py.
+// Return the fields with a group, a style and letters. The groups, styles and letters are the same as in
+// draw/map_bytes.py.
 function marked(fields) {
   let small = 0;
   return fields.map((field) => {
@@ -249,8 +255,8 @@ function fieldsPicture(fields, width) {
   return sheet;
 }
 
-// Return the value of a field as text. If the bits store another number than the value, add the stored number in
-// brackets.
+// Return the value of a field as text. If the number that the bits store differs from the value, add the stored number
+// in brackets.
 function valueOf({ name, value, bias, unit }) {
   const menu = Object.keys(tmaTables.OPTION_NAMES).find((ours) => tmaTables.OPTION_NAMES[ours] === name);
   if (menu) return `${tmaTables.ENUMS[menu][value]} (${value})`;

@@ -20,14 +20,14 @@ const tmaModel = (() => {
   const { read, encodeArguments } = R, { reasonOf, put, python } = C;
   // -- the legal values of a control -------------------------------------------------------------
 
-  // Coordinates are offered up to AROUND elements beyond the tensor, im2col offsets up to MAX_TAP. If a control has
-  // fewer than MANY steps, each step is checked.
+  // The control of a coordinate ends AROUND elements outside of the tensor. The control of an im2col offset ends at
+  // MAX_TAP. If a control has at most MANY steps, each step is checked.
   const AROUND = 64, MAX_TAP = 31, MANY = 32;
 
-  /** Return the legal values of a control, if all other values stay: {least, most, step, reason, refused: [{first,
-   *  last, reason}]}. A control is named such as "box_sizes[0]", "pixels_per_column", "coords[1]" or "strides[0]". The
-   *  legal values are the multiples of `step` from `least` to `most`, except those in the runs of `refused`. `reason`
-   *  explains why numbers between the multiples are refused. */
+  /** Return the legal values of a control while all other values are unchanged: {least, most, step, reason, refused:
+   *  [{first, last, reason}]}. Examples of `name` are "box_sizes[0]", "pixels_per_column", "coords[1]" and
+   *  "strides[0]". The legal values are the multiples of `step` from `least` to `most`, except the multiples in the
+   *  runs of `refused`. `reason` explains why numbers between the multiples are refused. */
   function legal(request, name, coords = null, im2colOffsets = null) {
     const [, field, index] = /^(\w+)(?:\[(\d+)\])?$/.exec(name);
     const place = index === undefined ? null : Number(index);
@@ -40,7 +40,8 @@ const tmaModel = (() => {
     return legalNumber(number, isWide ? { ...reach, most: Math.min(reach.most, whole) } : reach, why);
   }
 
-  /** Return the legal multiples of a control's step. The step is 1 if a number next to a legal multiple is legal too. */
+  /** Return the legal values of a numeric control. If a number next to a legal multiple of `step` is legal too, the
+   *  step of the result is 1. */
   function legalNumber(value, { least, most, step }, reason) {
     let found = multiples(value, least, most, step, reason);
     const beside = found.legal === null ? least : found.legal + (found.legal < most ? 1 : -1);
@@ -51,8 +52,8 @@ const tmaModel = (() => {
     return { least, most, step, reason: step > 1 ? reason(beside) : "", refused: found.refused };
   }
 
-  /** Return a legal multiple, or null, and the runs of refused multiples. If there are few multiples, each one is
-   *  checked. Otherwise bisection finds the ends of one legal range. */
+  /** Return {legal, refused}: one legal multiple of `step` or null, and the runs of refused multiples. If there are few
+   *  multiples, each multiple is checked. Otherwise bisection finds the two ends of one range of legal multiples. */
   function multiples(value, least, most, step, reason) {
     const low = Math.ceil(least / step), high = Math.floor(most / step);
     const why = (n) => reason(n * step), isLegal = (n) => !why(n);
@@ -184,7 +185,7 @@ const tmaModel = (() => {
     reason: (request, name, value) => reasonOf(put(request, name, value || null)),
     code: (request, coords = null, im2colOffsets = null) => ({
       python: pythonCode(request, coords, im2colOffsets),
-      cpp: C.accepts(request) ? cppCode(request) : "", // empty for a refused request
+      cpp: C.accepts(request) ? cppCode(request) : "", // "" if the request is refused
     }),
   };
 })();

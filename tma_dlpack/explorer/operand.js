@@ -1,5 +1,6 @@
-// A tile as an operand of wgmma or tcgen05.mma, which read shared memory by a 64-bit matrix descriptor.
-// consumer/ and draw/atoms.py are the Python versions. Here the tile starts at shared address 0.
+// `tmaOperand` describes a tile as an operand of wgmma or tcgen05.mma. These instructions read shared memory by a
+// 64-bit matrix descriptor. The Python versions are consumer/ and draw/atoms.py. In this file, the tile starts at
+// shared address 0.
 
 const tmaOperand = (() => {
   const T = tmaTables, { K_STEP_BYTES: STEP, UNITS, SPAN_BYTES, ATOM_ROWS, MEANINGS } = T.OPERAND;
@@ -7,7 +8,7 @@ const tmaOperand = (() => {
   const NO_MATRIX = { rows: 0, columns: 0, row_bytes: 0, column_bytes: 0 };
   const swizzleOf = (o) => T.ENUMS.swizzle[o.swizzle];
 
-  /** Return the facts that the rules of matrix descriptors read, under the names that they have in Python. */
+  /** Return the facts that the rules of matrix descriptors read. The facts have the same names as in Python. */
   function operandOf(request, major) {
     const a = tmaRequest.encodeArguments(request), bits = a.row.element_bits, { target } = a;
     const own = (row) => row.capabilities.includes(target.compute_capability[0]);
@@ -42,10 +43,11 @@ const tmaOperand = (() => {
 
   const range = (end, step, first = 0) => Array.from({ length: Math.ceil(end / step) }, (_, n) => first + n * step);
 
-  /** Return the shared address at which each K step starts: every 32 bytes of a row, or every `rows_step` rows. */
+  /** Return the shared address at which each K step starts. In a K-major tile, a step starts every 32 bytes of a row.
+   *  In an MN-major tile, a step starts every `rows_step` rows. */
   function startsOf({ tile, major, rows_step: step }) {
     if (major === "MN") return range(tile.column_bytes, step * tile.pitch_bytes);
-    const atOnce = tile.column_bytes * Math.max(1, STEP / tile.row_bytes); // without swizzle a step reads two columns
+    const atOnce = tile.column_bytes * Math.max(1, STEP / tile.row_bytes); // without swizzle, a step reads two columns
     return range(tile.columns * tile.column_bytes, atOnce).flatMap((at) => range(tile.row_bytes, STEP, at));
   }
 

@@ -1,9 +1,10 @@
 """The explorer as one HTML file that needs no Python, no kernel and no network.
 
-The front end, `explorer.js`, calls the back end, `host.js`, which calls `model.js`. The tables of
-`model.js` are generated from the rows of `checks` and `tables`. The C core, compiled to WebAssembly
-(native/page.c), checks the rules. The page's address contains the state. The widget in a notebook
-runs the same scripts, but its state is a trait that Python reads and sets.
+The front end, `explorer.js`, calls the back end, `host.js`. The back end calls the functions of
+`model.js`. `tables.js` has the tables of the model, which are generated from the rows of `checks`
+and `tables`. The C core (native/page.c, compiled to WebAssembly) checks the rules. The page's
+address contains the page's state. The widget in a notebook runs the same scripts, but its state is
+a trait that Python reads and sets.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ ABOUT_WAITING = (
     "which counts arrivals and bytes. Choose a mistake and step through it: a kernel that "
     "reads too early, or waits forever, nearly always makes one of these."
 )
-#: The message that replaces the explorer if the viewer does not run WebAssembly.
+#: The message that the page shows instead of the explorer if the viewer does not run WebAssembly.
 WITHOUT_CORE = "The explorer needs WebAssembly, which this viewer does not run"
 START = """
 const first = globalThis.tmaState || FIRST_STATE;
@@ -79,15 +80,15 @@ tmaCore.ready.then(
   (error) => { there.textContent = `WITHOUT_CORE (${error.message})`; },
 );
 """
-ADDRESS = 1 << 32  # replaces the address of a tensor in host memory
-MOST_RANK = 8  # the same number as in state.js
+ADDRESS = 1 << 32  # replaces the address of a host tensor in a stored state
+MOST_RANK = 8  # maximum number of dimensions, as in state.js
 
 
 def page(state: Mapping[str, Any] | None = None, *, with_barriers: bool = True) -> str:
     """Return the page as HTML.
 
-    The page opens in `state`, unless its address contains another state. `state` has the names and
-    values of the address, such as ``{"shape": (96, 256)}``.
+    The page opens with `state`, unless the page's address contains another state. `state` has names
+    and values as in the address, such as ``{"shape": (96, 256)}``.
 
     >>> "shape=96,256" in page({"shape": (96, 256)})
     True
@@ -109,7 +110,7 @@ def page(state: Mapping[str, Any] | None = None, *, with_barriers: bool = True) 
 
 @cache
 def scripts() -> str:
-    """Return the page's scripts: the model, the pictures, the front end."""
+    """Return the joined scripts of the model, of the pictures, and of the front and back end."""
     constants = {
         "STYLE_SHEET": style_sheet(),
         "FIELD_GROUPS": GROUPS,
@@ -127,16 +128,16 @@ def scripts() -> str:
 
 @cache
 def model_source() -> str:
-    """Return the model's scripts and the compiled core; callers must await `tmaCore.ready`."""
+    """Return the model's scripts with the compiled C core. Scripts must await `tmaCore.ready`."""
     core = base64.b64encode(CORE.read_bytes()).decode()
     return f'const TMA_CORE = "{core}";\n{source(*MODEL)}'
 
 
 @cache
 def _barriers() -> str:
-    """Return the section about waiting for a copy, with the figures of the course.
+    """Return the page's section about waiting for a copy.
 
-    Return "" without the folder `tma_dlpack/course`, which has these figures.
+    The section has figures of the course. If the folder `tma_dlpack/course` is missing, return "".
     """
     try:
         tile, ring, cluster = barrier(), barrier(stages=4), barrier(blocks=2)
@@ -153,7 +154,7 @@ def _barriers() -> str:
 
 @cache
 def _without_scripts() -> str:
-    """Return what a viewer without scripts shows: pictures of one map, and a note."""
+    """Return the part of the page for viewers without scripts: a note, and pictures of one tile."""
     tensor_map = make_tma_descriptor(np.zeros((32, 256), np.float16), (8, 64), swizzle="bytes128")
     pictures = "".join(panel_row(figure) for figure in (tensor(tensor_map), shared(tensor_map)))
     return (
@@ -164,7 +165,7 @@ def _without_scripts() -> str:
 
 
 def address(state: Mapping[str, Any]) -> str:
-    """Return a state as the fragment of an address.
+    """Return a state as the fragment of an address, which begins with ``#``.
 
     >>> address({"shape": (96, 256), "dtype": "float16", "ragged": None})
     '#shape=96,256&dtype=float16'
@@ -178,15 +179,16 @@ def address(state: Mapping[str, Any]) -> str:
 
 
 def state_of(subject: object, choice: Choice, *, is_stored: bool = False) -> dict[str, Any]:
-    """Return the subject of an explorer (a tensor or a map) and a choice as a state of the page.
+    """Return the state of the page for a subject and a choice. The subject is a tensor or a map.
 
-    The address of a tensor in host memory differs in every run. A stored state therefore has
-    `ADDRESS` plus the distance of the tensor's address from the required alignment.
+    The address of a tensor in host memory differs in every run. If `is_stored` is True, the state
+    therefore has the sum of `ADDRESS` and the remainder of the tensor's address modulo the required
+    alignment.
 
     Raises
     ------
     TmaUnsupportedError
-        If the page cannot describe the tensor, because it has no dimensions, more than 8
+        If the page cannot describe the tensor, because the tensor has no dimensions, more than 8
         dimensions, or a data type that the page does not have.
     """
     given = {name: getattr(choice, name) for name in Choice.__slots__ if name != "preparation"}
@@ -212,7 +214,7 @@ def _tensor_state(tensor: object) -> dict[str, Any]:
 
 
 def _map_state(tensor_map: TensorMap) -> dict[str, Any]:
-    """Describe the tensor of a map by the map's arguments. Packed types are described as bytes."""
+    """Return a description of a map's tensor, computed from the map. Packed values become bytes."""
     row, args = DATA_TYPES[tensor_map.data_type], tensor_map.arguments
     bits = 8 if row.is_packed else row.element_bits
     shape = (*tensor_map.shape[:-1], args.global_dim[0] * row.element_bits // bits)
@@ -227,10 +229,10 @@ def _map_state(tensor_map: TensorMap) -> dict[str, Any]:
 
 
 def embedded(state: Mapping[str, Any]) -> str:
-    """Return HTML that contains the compressed page, about 100 kB, for a stored notebook.
+    """Return HTML for a stored notebook. It contains the compressed page, about 100 kB.
 
-    The page opens when the reader unfolds it. Viewers that drop frames and scripts, such as those
-    of untrusted notebooks, show only the summary line.
+    The page opens when the reader unfolds the HTML element. Some viewers drop frames and scripts,
+    for example from untrusted notebooks. Such viewers show only the summary line of the element.
     """
     unpack = (
         f"<script>tmaState={json.dumps(address(state))};"
@@ -256,5 +258,5 @@ def source(*names: str) -> str:
 
 
 def _closed(script: str) -> str:
-    """Escape ``</`` in a script, so that a string such as ``</script>`` cannot end it."""
+    """Escape ``</`` in a script, so that a string such as ``</script>`` does not end the script."""
     return script.replace("</", "<\\/")

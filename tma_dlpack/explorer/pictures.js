@@ -1,7 +1,7 @@
 // Pictures as SVG text. Their styles, STYLE_SHEET and STYLE_ATTRIBUTES, come from draw/grid.py. A picture is as wide
 // as its place in the page, and all its letters have the same size.
 
-const FONT = 12, LEAST_FONT = 12, GLYPH = 0.61;  // px, px, and the width of a letter as a share of the font size
+const FONT = 12, LEAST_FONT = 12, GLYPH = 0.61;  // two font sizes in px; a letter's width as a share of its font size
 const EDGE = 12, LINE = 17;  // px: the margin around a picture, and the height of a line of text
 const TINTS = 8;
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
@@ -25,7 +25,7 @@ class Sheet {
     if (text !== "") drawn += this.fitted(text, x, y, width, height, most);
     this.parts.push(`<g${css && ` style="${css}"`}>${drawn}</g>`);
   }
-  // Return the first of some texts that fits a rectangle, as centred SVG text; "" if no text fits.
+  // Return the first of several texts that fits into a rectangle, as centred SVG text; "" if none of the texts fits.
   fitted(texts, x, y, width, height, most) {
     const sized = [texts].flat().map((text) => {
       const lines = String(text).split("\n"), longest = Math.max(...lines.map((l) => l.length));
@@ -91,12 +91,13 @@ const hatching = (x, y, width, height) => {
 
 // --- The tensor with the box ----------------------------------------------------------------------
 
-// An axis of at most MOST_BOXES boxes is drawn whole. Of a longer axis, MOST_TILES boxes around the box are drawn.
+// If a dimension has at most MOST_BOXES boxes, the whole dimension is drawn. Otherwise MOST_TILES boxes are drawn,
+// around the current box.
 const MOST_BOXES = 48, MOST_TILES = 12;
 const MOST_HEIGHT = 420;  // px: the maximum height of the plot
 const MOST_CELLS = 64;  // maximum number of cells in the strip of an outer dimension
 
-// One dimension of the tensor, and the positions of the box along it: start, start + step, ...
+// One dimension of the tensor, and the positions of the box along this dimension: start, start + step, ...
 class Axis {
   constructor(dimension, extent, start, span, step, shown) {
     Object.assign(this, { dimension, extent, start, span, step });
@@ -120,8 +121,8 @@ class Axis {
   }
   get ends() { return ends(this.start, this.span); }
   clip(position) { return clamp(position, this.first, this.last); }
-  // Return [first, last) of each position of the box that is in bounds. If single positions are too narrow to draw,
-  // return one band.
+  // Return one band [first, last) for each position of the box that is in bounds. If such bands are too narrow to draw,
+  // return one band for all positions.
   bands(unit) {
     const first = Math.max(this.start, 0), last = Math.min(this.start + this.span, this.extent);
     if (first >= last) return [];
@@ -141,8 +142,8 @@ class Axis {
 // Draw the tensor with the box.
 //   tile: a ShownTile of state.js
 //   plane: the two dimensions that are drawn, [down, across]; each other dimension is drawn as a strip
-//   faults: the parts that break a rule, from refused.js. If there are any, the box is the refused box, and the picture
-//     shows no copied elements.
+//   faults: the parts that break a rule, from refused.js. If there are faults, the picture shows the refused box, and no
+//     copied elements.
 function tensorPicture(tile, plane, shown, width, faults = []) {
   const axis = (d) => new Axis(d, tile.shape[d], tile.coords[d], tile.spans[d], tile.steps[d], shown?.[d]);
   const columns = axis(plane[1]);
@@ -157,7 +158,8 @@ function tensorPicture(tile, plane, shown, width, faults = []) {
   else sheet.say("Drag the box, or its lower right corner; arrow keys move it.");
   sheet.y += LINE;  // room for the label with the columns of the box
   const left = EDGE + Math.max(44, textWidth(rows.ends) + 8), top = sheet.y + 6;
-  // An element is drawn as wide as high if the plot then fits the limits below. Otherwise one side is stretched.
+  // Elements are drawn as squares if the plot then fits the limits below. Otherwise the elements are stretched in one
+  // direction.
   const most = width - left - EDGE, across = columns.last - columns.first, count = rows.last - rows.first;
   const least = rows.dimension >= 0 ? 96 : 40, highest = Math.max(least, Math.min(most, MOST_HEIGHT));
   const plotHeight = clamp(count / across * most, least, highest);
@@ -246,7 +248,8 @@ function minimap(sheet, columns, rows) {
 
 // --- The pixels of an im2col column -----------------------------------------------------------------
 
-// Draw the images (and depths) that the column reads: the plane of height and width, with the numbers of the pixels.
+// Draw the images that the column reads. An image, or each depth of a 3-D image, is drawn as a plane of height and
+// width, with the numbers of the pixels.
 function pixelsPicture(tile, width) {
   const [dh, dw] = tile.imageDims, sheet = new Sheet(width, "the pixels of an im2col column");
   sheet.say(`Global memory: images (${tile.shape.join(", ")}), ${tile.typeName}`, "strong");
@@ -299,7 +302,7 @@ function frame(sheet, tile, name, lines, dh, dw) {
     }
     sheet.cell(x(w), y(h), unit, unit, line.inside ? "taken" : "filled", { text: line.row, hatched: !line.inside, key: `row${line.row}`,
       title: `row ${line.row} of the tile: pixel (${line.position.join(", ")})${line.inside ? "" : "\nout of bounds: filled"}` });
-    // The line from the end of a row of pixels to the next row runs along the border between the two rows.
+    // The path from the end of a row of pixels to the next row follows the border between the two rows.
     if (before && before.h !== h) d += `M${round(x(before.w) + unit)} ${round(y(before.h) + unit / 2)}h5V${round(y(h))}H${round(x(w) - 5)}v${round(unit / 2)}h5m-4 -3l4 3l-4 3`;
     before = { w, h };
   }
@@ -318,8 +321,8 @@ function frame(sheet, tile, name, lines, dh, dw) {
   }
 }
 
-// Draw a small map of the whole image: the rows of pixels, the path between them, and a frame around the part that is
-// drawn above.
+// Draw a small picture of the whole image: the rows of pixels, the path between the rows, and a frame around the part
+// that is drawn above this picture.
 function walkMap(sheet, pixels, extent, spans) {
   const runs = [], [[left, right], [top, bottom]] = spans;
   for (const [w, h] of pixels) runs.at(-1)?.h === h ? (runs.at(-1).end = w) : runs.push({ h, w, end: w });

@@ -1,11 +1,11 @@
-// The places that store the state of the explorer: the address of the page, the kernel of a notebook, or no place.
+// Classes that store the state of the explorer: in the address of the page, in the kernel of a notebook, or not at all.
 
-// The address of the page. The browser's button Back undoes a change.
+// Stores the state in the address of the page, so that the browser's button Back undoes a change.
 class AddressBar {
   constructor(first) { Object.assign(this, { first, hasLink: true }); }
   read() { return location.hash.length > 1 ? location.hash : this.first; }
   listen(act) { addEventListener("hashchange", act); }
-  // isMore: whether the change continues the last change, so that both are one entry of the history.
+  // isMore: whether the change continues the previous change, so that both changes become one entry of the history.
   write(address, isMore) {
     try {
       history[isMore ? "replaceState" : "pushState"](null, "", address);
@@ -15,7 +15,7 @@ class AddressBar {
   }
 }
 
-// The place of a page without an address of its own, such as the page in a stored notebook.
+// Stores no state, for a page without an address of its own, such as the page in a stored notebook.
 class Nowhere {
   constructor(first) { this.first = first; }
   read() { return this.first; }
@@ -23,7 +23,7 @@ class Nowhere {
   write() {}
 }
 
-// The trait `state` of an anywidget, which the Python object `Explorer` reads and sets.
+// Stores the state in the trait `state` of an anywidget. The Python object `Explorer` reads and sets the trait.
 class Kernel {
   constructor(model) { this.model = model; }
   read() { return (this.last = this.model.get("state")); }

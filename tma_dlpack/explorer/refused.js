@@ -4,7 +4,7 @@
 function faultOf(violation, state, accepted) {
   const [, name, index] = violation.found.match(/^(\w+)\[(\d+)\]/) || [null, violation.argument, violation.index];
   const inner = state.shape.length - 1, bits = tmaTables.DTYPES[state.dtype].bits, words = violation.rule;
-  const whole = (n) => Math.floor(n * bits / 128) * 128 / bits;  // n, rounded down to a multiple of 16 bytes
+  const whole = (n) => Math.floor(n * bits / 128) * 128 / bits;  // n elements, rounded down to a multiple of 16 bytes
   if (name === "box_sizes" && index !== null && index !== undefined) {
     const d = Number(index), size = state.box_sizes[d], start = state.coords[d] ?? 0, before = accepted?.box_sizes?.[d];
     const part = d === inner ? whole(size) : size;
@@ -34,7 +34,8 @@ function refusedPicture({ state, report, tile }, accepted, shown, width) {
   return tensorPicture(asked, planeOf(state, asked), shown, width, faults.length ? faults : [{ dimension: null, words: violations[0].rule }]);
 }
 
-// Draw a tile that the tensor core cannot read. The rows are drawn in atoms of 8. The part that fits no atom is marked.
+// Draw a tile that the tensor core cannot read. The rows are drawn in atoms of 8 rows. The part of the tile outside of
+// whole atoms is marked.
 function unreadablePicture(operand, tile, width) {
   const bits = tile.map.row.element_bits, rowBytes = tile.spans.at(-1) * bits / 8, rows = product(tile.spans.slice(0, -1));
   const rules = operand.refusals.map(({ rule }) => rule), isWidth = rules.includes("MATRIX_WIDTH"), isRows = rules.includes("MATRIX_ROWS");

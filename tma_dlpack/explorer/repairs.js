@@ -1,17 +1,18 @@
 // `tmaRepairs` returns the rules that a request breaks, in libcu++'s order, and their fixes. checks/fixes.py and
 // checks/report.py are the Python versions.
 //
-// A way is a candidate fix (see candidates.js). An answer is a way that removes a fault: {way, start: the request
-// before, request: the request after, left: its faults, isEnough: no new rule is broken, isAlone: no other fix is
-// needed, breaks: ids of the rules that are newly broken}.
+// A way is a candidate fix (see candidates.js). A fault is a broken rule with the entry that breaks it. An answer is a
+// way that removes a fault: {way, start: the request before the way, request: the request after the way, left: the
+// faults of the request after the way, isEnough: whether no new rule is broken, isAlone: whether no other way was
+// added, breaks: ids of the rules that are newly broken}.
 
 const tmaRepairs = (() => {
   const T = tmaTables, R = tmaRequest, W = tmaCandidates;
-  const MAX_STEPS = 4, MAX_REPAIRS = 40; // maximum number of fixes after one way, and for one request
+  const MAX_STEPS = 4, MAX_REPAIRS = 40; // maximum number of ways added to one way, and of ways for one request
   //: The arguments that determine the size of the tile.
   const TILE = ["box_sizes", "channels_per_pixel", "pixels_per_column", "data_type"];
-  const OF_TYPE = ["DTYPE", "DATA_TYPE_OVERRIDE"]; // other faults are fixed with the corrected type
-  const UNITS = ["data_type", "box_sizes", "channels_per_pixel"]; // change together: the box is in elements of the type
+  const OF_TYPE = ["DTYPE", "DATA_TYPE_OVERRIDE"]; // fixed first; other fixes need the corrected type
+  const UNITS = ["data_type", "box_sizes", "channels_per_pixel"]; // change together, because the box counts elements
 
   /** Return the rules that a request breaks, in libcu++'s order, without rules whose prerequisites failed. */
   function faultsOf(request) {
@@ -30,13 +31,13 @@ const tmaRepairs = (() => {
     return found;
   }
 
-  /** Return the argument that a fault is about. */
+  /** Return the name of the argument to which a fault belongs. */
   function argumentOf({ rule }, a) {
     if (!Array.isArray(rule.on)) return rule.on;
     return W.extentBreaks(a) ? "tensor.shape" : "box_sizes";
   }
 
-  /** Return whether two faults, which may belong to two requests, are about the same entry of the same argument. */
+  /** Return whether two faults belong to the same entry of the same argument. The two faults may be of two requests. */
   const isSame = (one, a, other, b) => argumentOf(one, a) === argumentOf(other, b)
     && Math.max(0, one.entry) === Math.max(0, other.entry);
 
@@ -44,12 +45,15 @@ const tmaRepairs = (() => {
   const idsOf = (faults) => new Set(faults.map(({ rule }) => rule.id));
   const isWithin = (some, all) => [...some].every((key) => all.has(key));
 
-  /** Return whether a remaining fault is about the entry of `fault`, or about the other tensor of a way. */
+  /** Return whether one of the faults `left` belongs to the same entry as `fault`, or to the tensor of the way's
+   *  view. */
   const isPart = (way, left, b, fault, a) => left.some((f) => isSame(f, b, fault, a)
     || (way.view && argumentOf(f, b).startsWith("tensor.")));
 
-  /** Return the best answer among the tries for a fault: the first try that breaks no new rule and leaves no fault of
-   *  the same entry; else the first try that breaks no new rule; else the first try that removes the fault; else null. */
+  /** Return the best answer among the ways `tries` for a fault. Ways that do not remove the fault are skipped. The best
+   *  answer is the first way that breaks no new rule and leaves no fault of the same entry. The second best is the
+   *  first way that breaks no new rule, and the third best is the first way that is not skipped. Return null if all
+   *  ways are skipped. */
   function first(request, a, fault, tries, known) {
     let enough = null, some = null;
     for (const way of tries) {
@@ -63,7 +67,7 @@ const tmaRepairs = (() => {
       }
       const answer = { way, start: request, request: after, left, isEnough: true, isAlone: true };
       if (!left.length) return answer;
-      const broken = way.view ? idsOf(left) : keysOf(left); // another tensor has other entries: compare only rules
+      const broken = way.view ? idsOf(left) : keysOf(left); // entries of another tensor differ: compare only rules
       if (broken.has(way.view ? fault.rule.id : fault.key)) continue;
       answer.isEnough = isWithin(broken, way.view ? idsOf(known) : keysOf(known));
       if (!answer.isEnough) some ??= answer;
@@ -90,7 +94,7 @@ const tmaRepairs = (() => {
     return found.filter(({ left }) => !left.length || isWithin(idsOf(left), least));
   }
 
-  /** Add fixes of the rules that an answer newly breaks. If they need more than MAX_STEPS steps, return the answer as a
+  /** Add ways that fix the rules that an answer newly breaks. If MAX_STEPS ways are not enough, return the answer as a
    *  guess. */
   function continued(step, known, keepsTensor) {
     let answer = step, change = { ...step.way.change }, { view } = step.way;
@@ -110,8 +114,8 @@ const tmaRepairs = (() => {
     return { ...step, way: { ...step.way, isGuess: true }, breaks: [...idsOf(fresh)] };
   }
 
-  /** Return the keys of the other faults that every answer for a fault also removes. The set is empty if an answer only
-   *  switches the rule off. */
+  /** Return the keys of the other faults that every answer for `fault` also removes. The set is empty if an answer only
+   *  switches off a rule. */
   function removedBy(fault, a, faults, answers) {
     const isLeftOut = ({ change }) => Object.keys(change).join() === "allow";
     const changing = answers.filter(({ way }) => !way.isGuess);
@@ -123,7 +127,8 @@ const tmaRepairs = (() => {
   }
 
   /** Return [{fault, answers, breaks}] of a request. A fault is omitted if every answer for an earlier fault also
-   *  removes it. Only the last entry has `breaks`: the rules that the first answers of all faults together break. */
+   *  removes the fault. Only the last entry has `breaks`: the rules that are broken after the first answers of all
+   *  faults are applied together. */
   function violationsOf(request) {
     const faults = faultsOf(request), a = R.read(request), gone = new Set(), found = [];
     let typed = request;
@@ -171,12 +176,12 @@ const tmaRepairs = (() => {
     return [...idsOf(faultsOf(current))].filter((id) => !named.has(id));
   }
 
-  /** Merge the value of an argument after two ways, which may change different entries of a list. */
+  /** Return the value of an argument after two ways. The two ways may change different entries of a list. */
   function mergedValue(base, current, name, value) {
     const was = base[name], now = current[name];
     const isList = ["box_sizes", "elem_strides"].includes(name) && value?.length && was?.length && now?.length;
     if (!isList || value.length !== was.length) return value;
-    const count = Math.min(value.length, now.length); // if a way removed dimensions, merge only the innermost ones
+    const count = Math.min(value.length, now.length); // a way may remove outer dimensions; merge only the others
     const [news, olds, nows] = [value, was, now].map((list) => list.slice(-count));
     return [...now.slice(0, now.length - count), ...news.map((n, d) => (n !== olds[d] ? n : nows[d]))];
   }
@@ -191,8 +196,8 @@ const tmaRepairs = (() => {
     return change ? needed(request, change) : permutedChange(request);
   }
 
-  /** Return changed arguments that make a request accepted, or null. If no arguments satisfy the rules of libcu++, or of
-   *  the documentation, the rules of the driver are tried. */
+  /** Return changed arguments that make a request accepted, or null. If no arguments satisfy the request's rules, the
+   *  rules of the driver are tried. The request's rules may come from libcu++ or from the documentation. */
   function acceptedChange(request) {
     const { change, stuck } = searched(request);
     if (change) return change;
@@ -203,8 +208,8 @@ const tmaRepairs = (() => {
     return lifted && { rules: "driver", ...lifted };
   }
 
-  /** Return a change that permutes the dimensions of the tensor and of the box, and keeps the tile; null if no such
-   *  change is accepted. */
+  /** Return a change that permutes the dimensions of the tensor and of the box but copies the same tile; null if no
+   *  such change is accepted. */
   function permutedChange(request) {
     const { kind = "tiled", shape, box_sizes: box } = request;
     if (kind !== "tiled" || !shape.length || box.length !== shape.length) return null;
@@ -226,7 +231,7 @@ const tmaRepairs = (() => {
   }
 
   /** Return {change, stuck}. `change` has the arguments that make the request accepted, or is null. `stuck` has the
-   *  faults without a fix. The tile becomes smaller only if a fix in the first report also makes it smaller. */
+   *  faults without a fix. The change makes the tile smaller only if `mayShrink` allows it. */
   function searched(request, without = "") {
     const start = request, change = {};
     const isClear = ({ way }) => !way.isGuess && !way.view && !(without in way.change);
@@ -250,15 +255,15 @@ const tmaRepairs = (() => {
     return { change: null, stuck: [] };
   }
 
-  /** Return the first answer that keeps the size of the tile, or else the first answer. Also return the faults without
-   *  answers. */
+  /** Return the first answer that does not change the size of the tile, or else the first answer. Also return the
+   *  faults without answers. */
   function keptOrSmaller(request, faults, isClear) {
     const unsolved = [], isOne = ({ isAlone, isEnough }) => isAlone && isEnough;
     let smaller = null;
     for (const fault of faults) {
       const answers = answersOf(request, fault, faults, true);
       if (!answers.length || !isOne(answers[0])) {
-        if (answersOf(request, fault, faults).some(isOne)) continue; // another tensor fixes this fault
+        if (answersOf(request, fault, faults).some(isOne)) continue; // a view or a copy of the tensor fixes this fault
         unsolved.push(fault);
       }
       const clear = answers.filter(isClear), kept = clear.find((answer) => !shrinks(answer));
@@ -270,7 +275,8 @@ const tmaRepairs = (() => {
 
   const shrinks = ({ request, start }) => R.read(request).box_bits < R.read(start).box_bits;
 
-  /** Return whether a repair may make the tile smaller: a fault is about the tile, or a fix of a fault shrinks it. */
+  /** Return whether a repair may make the tile smaller. It may if a fault belongs to an argument of `TILE`, or if an
+   *  answer for a fault makes the tile smaller. */
   function mayShrink(request, isClear) {
     const faults = faultsOf(request), a = R.read(request);
     return faults.some((fault) => TILE.includes(argumentOf(fault, a))

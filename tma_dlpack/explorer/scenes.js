@@ -6,8 +6,9 @@ const MOTION_LEAST = 560;  // px; in a narrower panel, tensor, engine and shared
 const ENGINE_AT = 9.4, MEMORY_AT = 14.2, MOTION_COLUMNS = 22.4;  // columns, in chunks from the left edge of the tensor
 const ENGINE_ROWS = 6.4, HEADING_ROWS = 2.4;  // heights in rows of chunks, in the stacked layout
 
-// Draw one load, chunk by chunk: from the tensor through the engine to shared memory, with the bytes that the mbarrier
-// still waits for. Without animation, as on paper, the picture shows every chunk at its destination.
+// Draw one load. The chunks move from the tensor through the engine to shared memory, one after another. The picture
+// also shows for how many bytes the mbarrier still waits. Without animation, for example on paper, every chunk is at
+// its destination.
 function copyPicture(tile, width) {
   const all = tile.chunks.filter((c) => c.row >= 0).sort((a, b) => a.row - b.row || a.first - b.first);
   const chunks = all.slice(0, MOST_FLYING), total = SECONDS_PER_CHUNK * (chunks.length + FLIGHT) + HOLD_SECONDS;
@@ -17,7 +18,8 @@ function copyPicture(tile, width) {
   const percent = (n) => round(100 * SECONDS_PER_CHUNK * n / total), rows = [...new Set(chunks.map((c) => c.row))];
   sheet.say(`One load: ${tile.txBytes.toLocaleString("en")} bytes, swizzle ${tile.swizzle}`, "strong");
   const top = sheet.y + 48, y = (row) => top + row * height, tall = Math.ceil(Math.max(...chunks.map((c) => c.number + 1)) / 8);
-  // Column and row at which the engine and shared memory begin. The tensor begins at column 0, row 0.
+  // The column and the row at which the engine begins, and at which shared memory begins. The tensor begins at column 0
+  // and row 0.
   const engine = isStacked ? [0, rows.length * tall + HEADING_ROWS] : [ENGINE_AT, 0];
   const memory = isStacked ? [0, engine[1] + ENGINE_ROWS - 2.4 + HEADING_ROWS] : [MEMORY_AT, 0];
   const beside = isStacked ? [4.2, -3.2] : [0, 0];  // moves the count of the mbarrier next to the engine
@@ -61,7 +63,8 @@ function copyPicture(tile, width) {
 
 const MOST_ACROSS = 6, MOST_DOWN = 8;  // maximum number of atoms that are drawn in each direction
 
-// Draw the atoms of the tile in shared memory, the K steps that read each atom, and the two offsets between atoms.
+// Draw the atoms of the tile in shared memory, the K steps that read each atom, and the leading and the stride byte
+// offset.
 function corePicture(operand, width) {
   const { atoms, major, swizzle, leading, stride, starts, kElements } = operand, isPlain = swizzle === "none", isK = major === "K";
   const sheet = new Sheet(width, `the tile as ${operand.instruction} reads it, ${major}-major`);

@@ -1,4 +1,4 @@
-// The state of the page, which its address contains, and the tile that results from the state.
+// The state of the page, and the tile that results from the state. The page's address contains the state.
 
 const TABS = { tensor: "Tensor and tile", shared: "Shared memory", copy: "Copy", banks: "Banks", core: "Tensor core", bytes: "128 bytes", code: "Code" };
 const LISTS = ["shape", "strides", "box_sizes", "elem_strides", "coords", "pixel_box_lower_corner",
@@ -12,7 +12,7 @@ const PLAIN = { kind: "tiled", dtype: "float16", split_inner: "", target: "sm_90
 // Kind of map -> its required arguments.
 const OWN = Object.fromEntries(Object.entries(tmaTables.VERBS).map(([kind, { needs }]) => [kind, needs]));
 const OF_KINDS = [...new Set(Object.values(OWN).flat()), "im2col_offsets"];
-const IMAGES = [2, 12, 14, 64];  // the shape of images, if an im2col map has no such tensor
+const IMAGES = [2, 12, 14, 64];  // the shape of the tensor of an im2col map, if the state has no such shape
 const MOST_LINKED = 256;  // maximum number of chunks that are linked to their place in the tensor
 const MOST_RANK = 8;  // maximum number of dimensions that are read; the rules refuse more than 5
 
@@ -69,7 +69,7 @@ const optionsOf = (name, { kind = "tiled" } = {}) => (name === "rules" ? ["", ..
 
 const sized = (list, length, value) => Array.from({ length }, (_, d) => list?.[d] ?? value);
 
-// Return the state with one entry per dimension in every list, and with a box if the state has none.
+// Return a complete state: every list has one entry per dimension, and a state of a tiled map has a box.
 function completed(given) {
   const state = { ...PLAIN, ...given };
   if (!state.shape?.length) state.shape = state.kind !== "tiled" ? IMAGES : [32, 256];
@@ -104,7 +104,7 @@ const requestOf = (state) => {
 
 const offsetsOf = (state) => (state.kind === "tiled" ? null : state.im2col_offsets);
 
-// Return the result of a state. `ok` is true if there is a tile to show.
+// Return the request, the report and the tile of a state. `ok` is true if there is a tile to show.
 function resultOf(state) {
   const request = requestOf(state), report = tmaModel.check(request);
   let tile = null;
@@ -119,8 +119,8 @@ function resultOf(state) {
 
 // --- The tile that is shown ---------------------------------------------------------------------------
 
-// The facts of a tile that the pictures use: the result of tmaModel.tile, with names and links. Lists are row-major
-// and have the dimensions of the map.
+// The facts about a tile that the pictures use: the result of tmaModel.tile, to which names and links are added. Lists
+// are row-major, with one entry per dimension of the map.
 class ShownTile {
   constructor(state, request) {
     const found = tmaModel.tile(request, state.coords, offsetsOf(state));
@@ -170,8 +170,8 @@ class ShownTile {
     if (this.isInterleaved) said.push(`The innermost dimension counts units of ${this.unitBytes} bytes; of shape[1] a copy takes one slice.`);
     return said;
   }
-  // Return the chunks of the drawn plane with their places in the tensor, {at, positions, row, ...chunk}, at most
-  // MOST_LINKED chunks.
+  // Return at most MOST_LINKED chunks that are on the drawn plane, with their places in the tensor: {at, positions,
+  // row, ...chunk}.
   chunksIn(plane, columns, rows) {
     if (this.isInterleaved) return [];
     const inner = plane[1] === this.shape.length - 1, drawn = [];

@@ -1,5 +1,4 @@
-// Tasks for beginners. A task has the state in which it starts, its texts, and a function that checks whether it is
-// done.
+// Tasks for beginners. A task has a first state, texts, and a function that checks whether the task is done.
 
 const TASKS = {
   edge: {

@@ -1,9 +1,9 @@
-"""`explore`, which shows the explorer's page in a notebook, with one of the notebook's tensors.
+"""`explore` shows the explorer's page in a notebook, with one of the notebook's tensors.
 
-`Explorer` has the state and the map that results from it. `Panel` shows the page with anywidget.
-The widget's trait `state` has the page's state in the form of its address; both Python and the page
-can change it. Without anywidget, and in a stored notebook, the output has still pictures, and below
-them the page, folded.
+`Explorer` has the state of the page, and the map that results from the state. `Panel` shows the
+page as a widget of anywidget. The widget's trait `state` has the page's state in the form of an
+address. Python and the page can both change the trait. Without anywidget, and in a stored notebook,
+the output has still pictures. Below the pictures, the output has the folded page.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ NAMES = tuple(n for n in Choice.__slots__ if n not in ("target", "preparation", 
 def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
     """Explore the tensor maps of a tensor, in a notebook.
 
-    The result shows the page of ``tma-dlpack explore`` with your tensor. Drag the box, or its lower
-    right corner; it snaps to legal values. The sliders shade refused values and show the reason. If
-    a typed value is refused, the last accepted picture stays, in grey, and a button corrects the
-    request. Python can read and set the values of the page::
+    A notebook shows the result as the page of ``tma-dlpack explore`` with your tensor. You can drag
+    the box, or its lower right corner. The box snaps to legal values. The sliders shade refused
+    values and show the reason. If you type a refused value, the page shows the last accepted
+    picture in grey, and a button that corrects the request. Python can read and set the values of
+    the page::
 
         explorer.map                        # the current map
         explorer.box_sizes = (16, 64)       # the page follows
@@ -65,16 +66,16 @@ def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
     Parameters
     ----------
     tensor : object
-        Any object with ``__dlpack__`` (its data is not read), or a `TensorMap`, im2col maps
-        included. If a map does not have its tensor, only its tile can be changed.
+        Any object with ``__dlpack__``, or a `TensorMap` of any kind. The tensor's data is not read.
+        If a map has no reference to its tensor, only the tile can be changed.
     target : Target or str, optional
         As in `make_tma_descriptor`.
 
     Returns
     -------
     Explorer
-        An object with the attributes `map`, `look` and `code`, and the arguments by their names.
-        The method `save` writes an HTML file that needs no Python.
+        An object with the attributes `map`, `look` and `code`, and with one attribute per argument.
+        Its method `save` writes an HTML file that needs no Python.
 
     Raises
     ------
@@ -115,16 +116,16 @@ def _explore_map(tensor_map: TensorMap) -> Explorer:
     return Explorer(tensor_map, choice, ONLY_TILE)
 
 
-#: Attributes that are computed from the arguments, so Python cannot set them.
+#: Attributes of an `Explorer` that are computed from its arguments, so that users cannot set them.
 READ_ONLY = ("choice", "code", "map", "panel", "tensor_map")
 
 
 class Explorer:
-    """The arguments of a map that can be changed, and the map that results.
+    """The arguments of a map, which users can change, and the map that results.
 
-    Each argument is an attribute that can be set; its name is that in `make_tma_descriptor`. The
-    attributes `coords`, `im2col_offsets` and `plane` (the two dimensions that are drawn) can be set
-    too.
+    Each argument is an attribute that can be set. An attribute has the same name as the argument of
+    `make_tma_descriptor`. The attributes `coords`, `im2col_offsets` and `plane` can be set too.
+    `plane` has the two dimensions of the tensor that are drawn.
 
     Attributes
     ----------
@@ -142,7 +143,7 @@ class Explorer:
     def __init__(self, subject: object, choice: Choice, note: str = "") -> None:
         self._subject = subject
         self._panel: Panel | None = None
-        self._page_words: dict[str, str] = {}  # the parts of the page's address that Python ignores
+        self._page_words: dict[str, str] = {}  # parts of the page's address that Python ignores
         self.note: str = note
         self.look = look(subject, choice)
         tensor_map = self.look.tensor_map
@@ -158,13 +159,14 @@ class Explorer:
     def map(self) -> TensorMap | None:
         """The map of the current arguments.
 
-        None if the map is refused, or if the explorer shows another tensor than the user's.
+        None if the map is refused, or if the explorer shows a padded tensor instead of the user's
+        tensor.
         """
         return None if self.choice.preparation else self.look.tensor_map
 
     @property
     def tensor_map(self) -> TensorMap | None:
-        """The same as `map`."""
+        """Another name for the attribute `map`."""
         return self.map
 
     @property
@@ -187,13 +189,13 @@ class Explorer:
             self.set(**{name: value})
 
     def set(self, **values: Any) -> None:
-        """Change several values at once. Arguments are passed by name; tuples are row-major.
+        """Change several attributes at once. Values are passed by name. Tuples are row-major.
 
         Raises
         ------
         TmaPreconditionError
             If a name is unknown, or if `plane` is not two dimensions in increasing order. A refused
-            map is not an error; `look.report` has the reason.
+            map does not raise an error. `look.report` then has the reason.
         """
         for name in values:
             if name in READ_ONLY:
@@ -215,9 +217,9 @@ class Explorer:
     # --- The page ---------------------------------------------------------------------------------
 
     def apply_state(self, state: str) -> None:
-        """Set the arguments from a state that the page wrote, in the form of its address."""
+        """Set the arguments from a state of the page, in the form of an address."""
         choice = read_address(state, self.choice)
-        name = choice.target or "sm_90"  # the page omits sm_90, which is its default
+        name = choice.target or "sm_90"  # the page omits its default, sm_90
         target = None if name == self._device_target else name
         self.look = look(self._subject, replace(choice, target=target))
         self._page_words = page_words(state)
@@ -233,9 +235,9 @@ class Explorer:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the explorer as one HTML file, which needs no Python, no kernel and no network.
 
-        The file opens in the current state. In the page, all arguments can be changed, and also the
-        tensor's shape, strides and type. The page's address contains the state, so a link shares
-        the state.
+        The page opens in the current state. In the page, users can change all arguments, and also
+        the tensor's shape, strides and type. The page's address contains the state, so a link to
+        the address opens the page in the same state.
 
         Parameters
         ----------
@@ -261,7 +263,7 @@ class Explorer:
 
     @property
     def panel(self) -> Panel | None:
-        """The live widget, which is made on first use.
+        """The live widget of this explorer, which is made on first access.
 
         None if anywidget is not installed, or if the page cannot describe the tensor.
         """
@@ -273,9 +275,9 @@ class Explorer:
         return self._panel
 
     def still(self) -> str:
-        """Return the state as HTML with still pictures, which need neither kernel nor widget.
+        """Return the state as HTML with still pictures, which need neither a kernel nor a widget.
 
-        Below the pictures is the page of `save`, folded, for viewers that run scripts.
+        Below the pictures, the HTML has the folded page of `save`, for viewers that run scripts.
         """
         parts = [still_html(self.look, self.note)]
         with contextlib.suppress(TmaError):  # raised if the page cannot describe the tensor
@@ -292,7 +294,7 @@ class Explorer:
         return "<Explorer: a notebook shows it; save(FILE) writes it as a page>"
 
     def _why_none(self) -> str:
-        """Return why `map` is None: the broken rules, or the fact that another tensor is shown."""
+        """Return why `map` is None: the map is refused, or the explorer shows a padded tensor."""
         violations = self.look.report.violations
         if not violations:
             return "the tensor that is shown is not yours"
@@ -301,7 +303,7 @@ class Explorer:
     _repr_html_ = still
 
     def _display_(self) -> Any:
-        """Return the object that marimo shows, which is the live widget if there is one."""
+        """Return the object that marimo shows: the live widget, or else still pictures."""
         panel = self.panel
         return panel.widget if panel else importlib.import_module("marimo").Html(self.still())
 
@@ -318,7 +320,7 @@ class Explorer:
 
 
 def page_words(state: str) -> dict[str, str]:
-    """Return the part of an address that selects the tab of the page and the tab's options.
+    """Return the parts of an address that select the tab of the page and the tab's options.
 
     >>> page_words("#shape=64,64&tab=banks&access=row")
     {'tab': 'banks', 'access': 'row'}
@@ -347,7 +349,7 @@ def still_html(look: Preview, note: str) -> str:
 
 
 def _figures(look: Preview) -> tuple[draw.Figure, ...]:
-    """Return two figures: the box on the tensor (or the pixels of a column), and shared memory."""
+    """Return two figures: the box on the tensor, or the pixels of a column; and shared memory."""
     if not look.ok or look.tensor_map is None:
         return ()
     tensor_map, choice = look.tensor_map, look.choice
@@ -374,9 +376,9 @@ def style_sheet() -> str:
 
 @cache
 def _widget_class() -> Any:
-    """Return the widget's class, or raise ImportError if anywidget is not installed.
+    """Return the class of the widget, or raise ImportError if anywidget is not installed.
 
-    No other function of this package imports anywidget.
+    Only this function of the package imports anywidget.
     """
     anywidget = importlib.import_module("anywidget")
     traitlets = importlib.import_module("traitlets")
@@ -390,11 +392,11 @@ _NUMBERS = itertools.count(1)
 
 
 class Panel:
-    """The live widget of an explorer, and the still picture of a saved notebook.
+    """The live widget of an explorer, and the still pictures for a saved notebook.
 
-    `still_class` is the CSS class of the still picture. The live widget hides elements of this
-    class. The class is the same in each run of a notebook. The constructor raises ImportError if
-    anywidget is not installed.
+    `still_class` is the CSS class of the still pictures. The live widget hides the elements of this
+    class. The name of the class is the same in every run of a notebook. The constructor raises
+    ImportError if anywidget is not installed.
     """
 
     def __init__(self, explorer: Explorer) -> None:
@@ -408,7 +410,7 @@ class Panel:
         self.widget.on_msg(self._ask)
 
     def _hear(self, change: Mapping[str, Any]) -> None:
-        """Apply the state of the page, which the page sends when the user pauses."""
+        """Apply the state that the page sends when the user pauses."""
         if change["new"] != address(self._explorer.state()):
             self._explorer.apply_state(change["new"])
             self._store()
@@ -418,7 +420,7 @@ class Panel:
             self.widget.send({"page": page(self._explorer.state(is_stored=True))})
 
     def tell(self) -> None:
-        """Send the values that Python set to every view of the widget."""
+        """Send the current state, which Python has changed, to every view of the widget."""
         self.widget.state = address(self._explorer.state())
         self._store()
 
@@ -427,8 +429,8 @@ class Panel:
             self._still.update(self._bundle(), raw=True)
 
     def _bundle(self) -> dict[str, str]:
-        # Without the kernel, JupyterLab shows a text instead of the widget, in an output without
-        # child elements. This rule hides that output.
+        # Without the kernel, JupyterLab shows a text instead of the widget, in an output element
+        # without child elements. This CSS rule hides the output element.
         own = f".jp-OutputArea-child:has(+ * .{self.still_class})"
         lost = f"{own} .jupyter-widgets:not(:has(*))"
         style = f"<style>{lost}{{display:none}}</style>"
@@ -436,7 +438,7 @@ class Panel:
         return {"text/html": html, "text/plain": str(self._explorer)}
 
     def display(self) -> None:
-        """Show the widget, and the still picture, which is hidden while the widget is live."""
+        """Show the widget and the still pictures. The live widget hides the still pictures."""
         from IPython.display import display
 
         bundle = self.widget._repr_mimebundle_()
@@ -447,7 +449,7 @@ class Panel:
 
 
 def about(explorer: Explorer, stored: str) -> dict[str, Any]:
-    """Return the facts about a tensor that the page gets with its state; see `Host` in host.js."""
+    """Return the facts about a tensor that the page gets with its state, as host.js lists them."""
     only_tile = isinstance(explorer._subject, TensorMap)
     said = {"isOwn": True, "onlyTile": only_tile, "note": explorer.note, "stored": stored}
     return {**said, "preparation": explorer.choice.preparation}

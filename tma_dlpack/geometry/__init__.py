@@ -1,14 +1,16 @@
 """Pure functions that compute the addresses of a TMA copy in global and in shared memory.
 
-All functions read `EncodeArguments`, in driver order: index 0 is the innermost dimension. A copy
-moves a tile of *lines*. A line is contiguous in global and in shared memory. A line of a tiled map
-is a row of the box along dimension 0. A line of an im2col map is the channels of one pixel. A line
-of an interleaved map is one unit of 16 or 32 bytes. Before the swizzle, line `i` starts
-`i * pitch_bytes` bytes after the tile's start in shared memory.
+All functions read `EncodeArguments`, whose lists are in driver order: index 0 is the innermost
+dimension. A copy moves a tile, which consists of *lines*. A line is contiguous in global memory,
+and also in shared memory. If the map is tiled, a line is a row of the box along dimension 0. If the
+map is im2col, a line has the channels of one pixel. If the map is interleaved, a line is one unit
+of 16 or 32 bytes. Before the swizzle, line `i` starts `i * pitch_bytes` bytes after the tile's
+start in shared memory.
 
-`plan.py` has the patterns of the swizzles, and computes the counts, lines, pitch and footprint of
-a map. `lines.py` computes the addresses of lines and of whole boxes in global memory, and lists the
-tiles of a tensor. A new swizzle needs a row in `plan.SWIZZLES`.
+`plan.py` has the patterns of the swizzles, and computes the facts that all copies of a map share,
+such as the number of lines. `lines.py` computes the addresses of lines and of whole boxes in global
+memory. `lines.py` also lists the tiles that cover a tensor. A new swizzle needs a row in
+`plan.SWIZZLES`.
 
 Source: measured on an H200 (compute capability 9.0, driver 580.159.04, 2026-11-20). Packed types,
 atom swizzles and im2col-wide are documented (PTX ISA, CUDA driver API), not measured.

@@ -21,15 +21,16 @@ from tma_dlpack.geometry.plan import (
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.errors import TmaUnsupportedError
 
-#: Bytes of a chunk of global memory. Stores and reductions write whole chunks [measured].
+#: Bytes of a chunk of global memory. Stores and reductions write whole chunks, even if the
+#: tensor ends within a chunk [measured].
 CHUNK_BYTES = 16
 
 
 class LinePosition(NamedTuple):
-    """The positions of the lines of tiles along one driver dimension.
+    """The positions of the lines of several tiles, along one dimension of the tensor.
 
-    `positions` broadcasts to (tiles, *line_shape). `extent` and `stride_bytes` belong to the
-    tensor's dimension.
+    `dimension` is the index of the dimension in driver order. `positions` broadcasts to (tiles,
+    *line_shape). `extent` and `stride_bytes` are the tensor's extent and stride in this dimension.
     """
 
     dimension: int
@@ -62,7 +63,7 @@ def line_positions(
 
 def _tiled_positions(tile_plan: TilePlan, coords: IntArray) -> dict[int, IntArray]:
     """Return ``p[d] = coord[d] + j[d] * s[d]`` of each dimension d that lines step through."""
-    # Axis 0 numbers the tiles. The other axes are those of line_shape, outermost dimension first.
+    # Axis 0 of the result counts tiles. The other axes are the axes of `line_shape`.
     axes = (-1, *(1 for _ in tile_plan.line_shape))
     return {d: coords[:, d].reshape(axes) + taken for d, taken in _taken(tile_plan)}
 
@@ -71,7 +72,8 @@ def _tiled_positions(tile_plan: TilePlan, coords: IntArray) -> dict[int, IntArra
 def _taken(tile_plan: TilePlan) -> list[tuple[int, IntArray]]:
     """Return ``j[d] * s[d]`` of each dimension d that lines step through.
 
-    ``j[d]`` is 0, 1, ..., n[d] - 1, and ``s[d]`` is the step. Each array varies along its own axis.
+    ``j[d]`` is 0, 1, ..., n[d] - 1, and ``s[d]`` is the step. The array of a dimension varies only
+    along the dimension's axis of `line_shape`.
     """
     counts, steps, dims = tile_plan.counts, tile_plan.steps, tile_plan.line_dims
     taken = (np.arange(0, counts[d] * steps[d], steps[d]) for d in dims)
@@ -81,30 +83,32 @@ def _taken(tile_plan: TilePlan) -> list[tuple[int, IntArray]]:
 def _im2col_positions(
     tile_plan: TilePlan, coords: IntArray, offsets: Sequence[int]
 ) -> dict[int, IntArray]:
-    """Return the pixels of each column, in the order in which the engine walks them.
+    """Return the positions of each column's pixels, in the order in which the engine reads them.
 
-    The walk starts at the column's first pixel. W changes fastest, then H, D and the image. Along
-    one dimension the walk first visits start, start + step, ... up to the last pixel of the
-    bounding box (`head` pixels). Then the walk makes whole passes: first, first + step, ... (`full`
-    pixels each). After each pass, the position in the next dimension increases by one step.
+    The order starts at the column's first pixel. W changes fastest, then H, D and the image. Along
+    one dimension, the first `head` positions are start, start + step, ... up to the last pixel of
+    the bounding box. Then follow whole passes through the bounding box: first, first + step, ... A
+    pass has `full` positions. After the head and after each pass, the position in the next
+    dimension increases by one step.
     """
     args = tile_plan.arguments
-    # `turn` counts steps along the current dimension. Along W there is one step per line.
+    # `turn` is the number of steps that a line is away from the column's first pixel, along the
+    # current dimension. Along W, line i is i steps away.
     turn: IntArray = np.arange(tile_plan.lines)[None, :]
     positions = {d: coords[:, d, None] for d in tile_plan.line_dims}
     for d, (first, last) in im2col_box(args).items():
         step, start = args.element_strides[d], positions[d]
         head, full = (last - start) // step + 1, (last - first) // step + 1
         passes, place = np.divmod(turn - head, full)
-        # A turn within the head has a negative `passes`, so the next dimension stays where it is.
+        # In the head, `passes` is negative, so the position in the next dimension does not change.
         in_head = turn < head
         positions[d] = np.where(in_head, start + turn * step, first + place * step)
         turn = np.maximum(passes + 1, 0)
     images = args.rank - 1
-    # The image is the outermost dimension. Its position never wraps, because the outermost
-    # dimension has no bounding box.
+    # The image is the outermost dimension. Its position never returns to the first image, because
+    # the bounding box does not limit the images.
     positions[images] = positions[images] + turn * args.element_strides[images]
-    # Offsets are added after the walk, so the bounding box does not limit the shifted pixels.
+    # The im2col offsets are added last, so the shifted pixels may be outside of the bounding box.
     for d, offset in zip(spatial_dims(args), offsets, strict=False):
         positions[d] = positions[d] + offset
     return positions
@@ -113,14 +117,15 @@ def _im2col_positions(
 def line_origins(
     tile_plan: TilePlan, coords: IntArray, offsets: Sequence[int] = ()
 ) -> tuple[IntArray, BoolArray]:
-    """Return the origin of each line in global memory, and whether the line is in bounds.
+    """Return the origin of each line in global memory, and whether each line is in bounds.
 
     Returns
     -------
     origins : int64 array (tiles, lines)
-        Bytes from the tensor's address to the element of the line whose index in dimension 0 is 0.
-        The sums wrap modulo 2^64, as the engine's addresses do [measured; ragged maps depend on
-        the wrap]. An origin has a meaning only if its line is in bounds.
+        Bytes from the tensor's address to each line's origin. The origin is the element at the
+        line's positions. If lines do not step through dimension 0, the origin's index in dimension
+        0 is 0. The sums wrap modulo 2^64, as in the engine [measured; ragged maps depend on the
+        wrap]. The origin of a line that is out of bounds has no meaning.
     inside : bool array (tiles, lines)
         Whether the line is in bounds in every dimension that lines step through.
     """
@@ -138,14 +143,14 @@ Positions = TypeVar("Positions", int, IntArray)
 
 
 def in_bounds(start: Positions, step: int, count: int, dim: int) -> tuple[Positions, Positions]:
-    """Return the range of indices [first, last) whose positions are in 0..dim - 1.
+    """Return the range [first, last) of the indices whose positions are in 0..dim - 1.
 
-    Index i has the position ``start + i * step``, for i in 0..count - 1.
+    The indices are 0..count - 1. Index i has the position ``start + i * step``.
 
     >>> in_bounds(-3, 2, 4, 3)  # of the positions -3, -1, 1, 3, only the third is in 0..2
     (2, 3)
     """
-    # -(n // step) is ceil(-n / step): the first index at which the position is 0 or more.
+    # -(start // step) is ceil(-start / step), the first index whose position is 0 or more.
     first = _clamped(-(start // step), 0, count)
     return first, _clamped(-((start - dim) // step), first, count)
 
@@ -157,7 +162,7 @@ def _clamped(n: Positions, low: Positions | int, high: int) -> Positions:
 
 
 def inner_window(tile_plan: TilePlan, inner: Positions) -> tuple[Positions, Positions, Positions]:
-    """Return the range of a line's bytes that are in bounds along dimension 0.
+    """Return which bytes of a line are in bounds along dimension 0.
 
     Parameters
     ----------
@@ -168,9 +173,9 @@ def inner_window(tile_plan: TilePlan, inner: Positions) -> tuple[Positions, Posi
     Returns
     -------
     start, first, last : like `inner`
-        `start` is the number of bytes in global memory from the line's origin to the line's byte 0.
-        [first, last) is the range of the line's bytes that are in bounds. An interleaved line is
-        always in bounds along dimension 0.
+        `start` is the number of bytes in global memory from the line's origin (see `line_origins`)
+        to byte 0 of the line. [first, last) is the range of the line's bytes that are in bounds. An
+        interleaved line is always in bounds along dimension 0.
     """
     args, line_bytes = tile_plan.arguments, tile_plan.line_bytes
     if tile_plan.unit_bytes:
@@ -184,9 +189,10 @@ def inner_window(tile_plan: TilePlan, inner: Positions) -> tuple[Positions, Posi
 
 
 def store_window(tile_plan: TilePlan, start: IntArray, last: IntArray) -> IntArray:
-    """Return the end of the byte window that a store writes in each line.
+    """Return the end of the range of bytes that a store writes in each line.
 
-    The end is `last`, rounded up to the next 16-byte chunk of global memory [measured].
+    The end is `last`, rounded up to the end of a 16-byte chunk of global memory [measured]. Like
+    `last`, the end counts bytes from byte 0 of the line.
     """
     end: IntArray = -(-(start + last) // CHUNK_BYTES) * CHUNK_BYTES - start
     return end.clip(max=tile_plan.line_bytes)
@@ -196,10 +202,10 @@ def store_window(tile_plan: TilePlan, start: IntArray, last: IntArray) -> IntArr
 
 
 class Cut(NamedTuple):
-    """The part of a box that is in bounds: a grid of its lines, and one byte range of each line."""
+    """The part of a box that is in bounds: some lines, and the same range of bytes in each line."""
 
-    lines: tuple[slice, ...]  # along each axis of line_shape
-    shape: tuple[int, ...]  # number of lines along each axis
+    lines: tuple[slice, ...]  # the lines that are in bounds, along each axis of line_shape
+    shape: tuple[int, ...]  # number of lines that are in bounds, along each axis
     strides: tuple[int, ...]  # bytes from one line to the next, along each axis
     first: int  # bytes [first, last) of each line are in bounds
     last: int
@@ -208,27 +214,27 @@ class Cut(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The number of bytes in bounds."""
+        """The number of bytes of the box that are in bounds."""
         return math.prod(self.shape) * (self.last - self.first)
 
 
 def box_starts(tile_plan: TilePlan, coords: IntArray) -> IntArray:
-    """Return the starts of boxes, in bytes from the tensor's address, as an array (tiles,).
+    """Return the start of each box in bytes from the tensor's address, as an array (tiles,).
 
-    A start has a meaning only if at least a part of its box is in bounds.
+    The start of a box that is wholly out of bounds has no meaning.
     """
     # The sum is in bits, because elements of packed types are smaller than a byte.
     return coords @ _lattice(tile_plan).strides_bits >> 3
 
 
 def wholly_in_bounds(tile_plan: TilePlan, coords: IntArray) -> BoolArray:
-    """Return for each tile whether its box is wholly in bounds, as an array (tiles,)."""
+    """Return whether each tile's box is wholly in bounds, as an array (tiles,)."""
     wholly: BoolArray = np.all((coords >= 0) & (coords <= _lattice(tile_plan).limits), axis=1)
     return wholly
 
 
 def cut_box(tile_plan: TilePlan, coords: Sequence[int]) -> Cut:
-    """Return the part of one box that is in bounds; `coords` are in driver order.
+    """Return the part of one box that is in bounds. `coords` are in driver order.
 
     Examples
     --------
@@ -260,30 +266,30 @@ def _lattice(tile_plan: TilePlan) -> Lattice:
 
 # --- The tiles that cover a tensor --------------------------------------------------------------
 
-#: Maximum number of coordinates in a result of `tile_coords`, which then has 1 GiB.
+#: Maximum number of coordinates in a result of `tile_coords`. A result of this size has 1 GiB.
 MAX_COORDS = 1 << 27
 
 
 def tile_coords(args: EncodeArguments) -> IntArray:
     """Return the coordinates of the tiles that cover the tensor.
 
-    The tiles of a tiled map are one box apart in each dimension. The tiles of an interleaved map
-    are one slice apart in the dimension of slices. The columns of an im2col map cover every pixel
-    of the bounding boxes of all images. Each column starts `pixels_per_column` pixels after the
-    previous column. Every start is listed once per block of channels, or once per slice if the map
-    is interleaved.
+    The tiles of a tiled map are one box apart in each dimension. If the map is interleaved, its
+    tiles are one slice apart in the dimension of slices. The tiles of an im2col map are columns,
+    which cover every pixel of the bounding boxes of all images. Each column starts
+    `pixels_per_column` pixels after the previous column. The first pixel of a column is listed once
+    per block of channels, or once per slice if the map is interleaved.
 
     Returns
     -------
     int64 array (n, rank)
-        Row-major coordinates, in which the last coordinate changes fastest. For im2col maps the
-        coordinate of channels or slices changes fastest.
+        Row-major coordinates, one tile per row. From row to row, the last coordinate changes
+        fastest; for im2col maps, the coordinate of channels or slices changes fastest.
 
     Raises
     ------
     TmaUnsupportedError
-        If the result would have more than 2^27 coordinates (tiles times rank), or if `plan` refuses
-        the map.
+        If the result would have more than 2^27 coordinates (number of tiles times rank), or if
+        `plan` refuses the map.
     """
     plan(args)
     return _tiled(args) if args.kind == "tiled" else _column_starts(args)
@@ -302,8 +308,9 @@ def _column_starts(args: EncodeArguments) -> IntArray:
     box = im2col_box(args)
     fixed = [d for d in spatial_dims(args) if d not in box]
     images, estr, dims = args.rank - 1, args.element_strides, args.global_dim
-    # `passes` has the pixels of the bounding box along each walked dimension. `walk` has the
-    # numbers of the columns' first pixels, counted through the bounding boxes of all images.
+    # `passes` has the number of pixels of the bounding box along each dimension. The pixels in the
+    # bounding boxes of all images are numbered from 0. `walk` has the number of each column's first
+    # pixel.
     passes = {d: max(0, (last - first) // estr[d] + 1) for d, (first, last) in box.items()}
     per_image = math.prod(passes.values())
     walk = range(0, per_image * -(-dims[images] // estr[images]), pixels)
@@ -313,8 +320,8 @@ def _column_starts(args: EncodeArguments) -> IntArray:
     else:
         inner_dim, inner = 0, range(0, dims[0], args.channels_per_pixel)
     steps = [*(range(0, dims[d], estr[d]) for d in reversed(fixed)), walk, inner]
-    # The number of a pixel is split into one position per dimension. W changes fastest, as in
-    # `_im2col_positions`.
+    # Below, the number of a pixel is converted to one position per dimension. W changes fastest, as
+    # in `_im2col_positions`.
     *outer, pixel, inner_places = _combined(steps, args.rank)
     columns = {inner_dim: inner_places, **dict(zip(reversed(fixed), outer, strict=True))}
     for d in box:
@@ -325,7 +332,7 @@ def _column_starts(args: EncodeArguments) -> IntArray:
 
 
 def _combined(steps: Sequence[range], rank: int) -> Sequence[IntArray]:
-    """Return one array per range; together, the arrays broadcast to all combinations."""
+    """Return one array per range. Together, the arrays broadcast to all combinations."""
     # len() would raise for a range that is longer than sys.maxsize.
     total = math.prod(max(0, -(-(r.stop - r.start) // r.step)) for r in steps)
     if total * rank > MAX_COORDS:
@@ -334,12 +341,12 @@ def _combined(steps: Sequence[range], rank: int) -> Sequence[IntArray]:
             f"{MAX_COORDS // rank} tiles of rank {rank}. Compute the coordinates in parts, box by "
             "box along each dimension, and pass each part to load_tiles"
         )
-    if not total:  # one range is empty; another range may be too long for np.arange
+    if not total:  # a range is empty; another range may be too long for np.arange
         steps = [range(0)] * len(steps)
     places = (np.arange(r.start, r.stop, r.step, dtype=np.int64) for r in steps)
     return np.meshgrid(*places, indexing="ij", sparse=True)
 
 
 def _listed(columns: Sequence[IntArray]) -> IntArray:
-    """Return an array with one combination of the broadcast columns per row, in row-major order."""
+    """Return an array with one row per combination of the broadcast columns, in row-major order."""
     return np.stack(np.broadcast_arrays(*columns), axis=-1).reshape(-1, len(columns))

@@ -1,4 +1,4 @@
-"""`plan`, which computes the counts, lines, pitch, footprint and swizzle of a map's copies."""
+"""`plan` computes the facts that all copies of a map share, such as the size of a tile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 Address = TypeVar("Address", int, npt.NDArray[Any])
 
-#: Required alignment of a tile in shared memory, in bytes [measured: a copy to a tile with a
+#: Required alignment of a tile in shared memory, in bytes [measured: a copy to an address with a
 #: smaller alignment faults].
 SMEM_ALIGNMENT = 128
 #: Shared memory has 32 banks of 4 bytes. 128 contiguous bytes use each bank once.
@@ -32,11 +32,14 @@ LINE_BYTES = BANK_BYTES * BANKS
 
 
 class Swizzle(NamedTuple):
-    """A permutation of shared addresses: a term XORs ``(a >> right & mask) << left`` into `a`."""
+    """A permutation of shared addresses.
 
-    span_bytes: int  # a granule moves only within its span; also the smallest pitch of a row
+    A term (right, mask, left) XORs ``(a >> right & mask) << left`` into the address `a`.
+    """
+
+    span_bytes: int  # a granule moves only within its span; also the minimum pitch of lines
     repeat_bytes: int  # period of the pattern
-    granule_bytes: int  # bytes that move together
+    granule_bytes: int  # number of adjacent bytes that the swizzle moves together
     terms: tuple[tuple[int, int, int], ...]  # (right, mask, left) of the formula above
 
 
@@ -56,8 +59,8 @@ SWIZZLES: dict[TmaSwizzle, Swizzle] = {
 def swizzle_offset(swizzle: TmaSwizzle, address: Address) -> Address:
     """Return the swizzled address of a byte in shared memory.
 
-    `address` counts from the start of the thread block's shared memory, not from the start of the
-    tile. The function is its own inverse.
+    `address` is the address in shared memory, not the offset from the start of the tile. The
+    function is its own inverse.
 
     >>> hex(swizzle_offset(TmaSwizzle.bytes128, 0x480))  # row 9 mod 8 = 1: chunk 0 becomes chunk 1
     '0x490'
@@ -70,14 +73,15 @@ def swizzle_offset(swizzle: TmaSwizzle, address: Address) -> Address:
 
 # --- Plans --------------------------------------------------------------------------------------
 
-#: Bytes of the smallest tensor without a `Lattice`. Its boxes are copied line by line, and its
-#: addresses wrap modulo 2^64, as the engine's addresses do.
+#: A tensor of this many bytes or more has no `Lattice`. Its boxes are copied line by line. Its
+#: addresses wrap modulo 2^64, as in the engine.
 MAX_LATTICE_BYTES = 1 << 58
 
-#: Pixels of a column in mode im2col::w::128 (PTX ISA).
+#: Number of pixels of a column in the mode im2col::w::128 (PTX ISA).
 W128_PIXELS = 128
 
-# Bytes per position of an interleaved layout; 0 means that elements are not interleaved.
+# Interleave layout -> bytes of a unit, which is one position of dimension 0. 0 means that the map
+# is not interleaved.
 _UNIT_BYTES = {
     TmaInterleaveLayout.none: 0,
     TmaInterleaveLayout.bytes16: 16,
@@ -88,16 +92,16 @@ _UNIT_BYTES = {
 class Lattice(NamedTuple):
     """The grid of a tiled map's elements in global memory, with dimensions in driver order."""
 
-    limits: IntArray  # (rank,) the largest coordinates of a box that is wholly in bounds
+    limits: IntArray  # (rank,) the largest coordinates at which a box is wholly in bounds
     strides_bits: IntArray  # (rank,) bits from one element to the next, along each dimension
     line_strides: tuple[int, ...]  # bytes from one line to the next, along each axis of line_shape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TilePlan:
-    """The data that all copies of a map share. `plan` makes one TilePlan per map.
+    """The facts that all copies of a map share. The function `plan` makes one TilePlan per map.
 
-    Two plans are equal only if they are the same object.
+    A plan is equal only to itself.
 
     Attributes
     ----------
@@ -106,32 +110,34 @@ class TilePlan:
         The table row of the map's data type.
     swizzle : Swizzle
     unit_bytes : int
-        Bytes that an interleaved copy moves per position; 0 if the map is not interleaved.
+        Bytes of a unit, which an interleaved copy moves per position of dimension 0. 0 if the map
+        is not interleaved.
     counts, steps : tuple of int
-        For a tiled map, n[d] and s[d] of each dimension d: the number of positions of a box, and
-        the distance between two positions. For an im2col map, `counts` is (channels, pixels) and
-        `steps` is empty.
+        For a tiled map, each dimension d has a count n[d], the number of positions of a box, and a
+        step s[d], the distance between two adjacent positions. For an im2col map, `counts` is
+        (channels, pixels) and `steps` is empty.
     line_dims : range
-        The driver dimensions that lines step through, outermost first.
+        Indices in driver order of the dimensions in which the lines of a tile have different
+        positions, outermost dimension first.
     line_shape : tuple of int
-        The numbers of lines of a tile along the dimensions of `line_dims`; for an im2col map, the
-        number of pixels alone.
+        For a tiled map, the number of lines of a tile along each dimension of `line_dims`. For an
+        im2col map, the only entry is the number of pixels.
     lines : int
         Number of lines, the product of `line_shape`.
     line_bytes : int
         Bytes of a line in global memory.
     smem_line_bytes : int
-        Bytes of a line in shared memory. With a packed type that has gaps in shared memory, this is
-        more than `line_bytes`.
+        Bytes of a line in shared memory. This is more than `line_bytes` if the data type is a
+        packed type with gaps in shared memory.
     pitch_bytes : int
         Bytes from one line to the next in shared memory.
     tile_shape : tuple of int
         Shape of the logical tile, row-major, in elements. The tile of an interleaved map has one
-        more axis than the map has dimensions: the last axis counts the elements of a unit.
+        axis more than the map has dimensions. This last axis counts the elements of a unit.
     smem_bytes : int
         Bytes of the tile in shared memory, including the padding of the swizzle.
     tx_bytes : int
-        Bytes that the mbarrier counts, which are the bytes copied, without gaps and padding.
+        Bytes that the mbarrier counts for one copy, without gaps and padding.
     lattice : Lattice or None
         The grid of elements. None for im2col maps and for tensors of 2^58 bytes or more.
     """
@@ -156,7 +162,7 @@ class TilePlan:
 
 @lru_cache(maxsize=1024)
 def plan(args: EncodeArguments) -> TilePlan:
-    """Return the plan of a map's copies. The plans of the last 1024 maps are cached.
+    """Return the plan of a map's copies. The 1024 plans that were used last are cached.
 
     Raises
     ------
@@ -173,8 +179,9 @@ def plan(args: EncodeArguments) -> TilePlan:
     steps: tuple[int, ...] = ()
     if args.kind == "tiled":
         counts, steps = _box_counts(args)
-        # A line spans dimension 0 of the box. In an interleaved map, a line is only one unit, so
-        # lines step through dimension 0 too.
+        # A line spans the box along dimension 0, so the lines differ only in the other dimensions.
+        # If the map is interleaved, a line is only one unit, so the lines also differ in dimension
+        # 0.
         line_shape = counts[::-1] if unit_bytes else counts[:0:-1]
     else:
         wide_128 = args.kind == "im2col_wide" and args.mode == TensorMapIm2ColWideMode.w128
@@ -185,7 +192,7 @@ def plan(args: EncodeArguments) -> TilePlan:
     line_dims = dims[::-1] if unit_bytes else dims[:0:-1]
     lines = math.prod(line_shape)
     line_bytes = unit_bytes or counts[0] * row.element_bits // 8
-    # A group of an ALIGN16B packed type has more bytes in shared memory than in global memory.
+    # A group of values of an ALIGN16B packed type is larger in shared memory than in global memory.
     group_bytes = PACKED_GROUP * row.element_bits // 8
     smem_line_bytes = line_bytes * (row.smem_chunk_bytes or group_bytes) // group_bytes
     swizzle = SWIZZLES[args.swizzle]
@@ -205,8 +212,8 @@ def plan(args: EncodeArguments) -> TilePlan:
         smem_line_bytes=smem_line_bytes,
         pitch_bytes=pitch_bytes,
         tile_shape=(*line_shape, line_bytes * 8 // row.element_bits),
-        # Interleaved lines have no padding, so the last line may end inside a span. The swizzle can
-        # move bytes up to the end of the span.
+        # The tile ends at the end of a span, because the swizzle moves bytes within a span. The
+        # last line of an interleaved tile may end earlier, because its lines have no padding.
         smem_bytes=-(-lines * pitch_bytes // span_bytes) * span_bytes,
         tx_bytes=lines * line_bytes,
         lattice=_lattice(args, unit_bytes, counts, steps, line_dims),
@@ -216,8 +223,8 @@ def plan(args: EncodeArguments) -> TilePlan:
 def _box_counts(args: EncodeArguments) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return n[d] and s[d] of each dimension, where ``n[d] = ceil(box[d] / s[d])``.
 
-    The element stride of dimension 0 is ignored unless the map is interleaved. An interleaved box
-    has one slice, so its n[rank - 2] is 1.
+    If the map is not interleaved, the element stride of dimension 0 is ignored. If the map is
+    interleaved, a box has one slice, so n[rank - 2] is 1.
     """
     steps = args.element_strides if args.interleave else (1, *args.element_strides[1:])
     counts = [-(-box // step) for box, step in zip(args.box_dim, steps, strict=True)]
@@ -236,8 +243,8 @@ def _lattice(
     if args.kind != "tiled":
         return None
     strides = (unit_bytes, *args.global_strides)
-    # The sum is an upper limit of every byte offset in the tensor. If the sum is below 2^58, an
-    # offset in bits fits in an int64.
+    # No byte offset in the tensor exceeds the sum of `ends`. If the sum is below 2^58, every offset
+    # in bits fits in an int64.
     ends = (dim * stride for dim, stride in zip(args.global_dim, strides, strict=True))
     if sum(ends) >= MAX_LATTICE_BYTES:
         return None
@@ -277,20 +284,21 @@ def smem_bytes(args: EncodeArguments) -> int:
 def smem_alignment(args: EncodeArguments) -> int:
     """Return the recommended alignment of a tile in shared memory, in bytes.
 
-    The recommended alignment is the period of the swizzle's pattern: 256, 512 or 1024 for 32B, 64B
-    or 128B, and 128 without a swizzle. With this alignment, the pattern starts at the tile's first
-    row. The engine itself requires an alignment of only 128 with every swizzle, because the engine
-    swizzles by the absolute address [measured].
+    The recommended alignment is the period of the swizzle's pattern: 256 for the swizzle 32B, 512
+    for 64B, 1024 for 128B, and 128 without a swizzle. With this alignment, the pattern starts at
+    the tile's first row. The engine itself requires an alignment of only 128 with every swizzle,
+    because the engine swizzles by the absolute address [measured].
     """
     return SWIZZLES[args.swizzle].repeat_bytes
 
 
 @lru_cache(maxsize=64)
 def swizzle_order(tile_plan: TilePlan, smem_offset: int) -> IntArray:
-    """Return for each granule of shared memory the number of the unswizzled granule that it holds.
+    """Return, for each granule of the tile in shared memory, the number of its unswizzled place.
 
-    Granules are numbered from `smem_offset`. The array is int64 and has
-    ``smem_bytes / tile_plan.swizzle.granule_bytes`` entries. The permutation is its own inverse.
+    `smem_offset` is the shared address of the tile. The granule at this address has number 0. The
+    array is int64 and has ``smem_bytes / tile_plan.swizzle.granule_bytes`` entries. The permutation
+    is its own inverse.
     """
     granule, start = tile_plan.swizzle.granule_bytes, smem_offset % tile_plan.swizzle.repeat_bytes
     addresses = np.arange(start, start + tile_plan.smem_bytes, granule, dtype=np.int64)
@@ -300,19 +308,20 @@ def swizzle_order(tile_plan: TilePlan, smem_offset: int) -> IntArray:
 
 
 def spatial_dims(args: EncodeArguments) -> range:
-    """Return the driver dimensions W, [H, [D]] of an im2col map.
+    """Return the indices of the dimensions W, H and D of an im2col map, in driver order.
 
-    W is dimension 0 if the map is interleaved, and else dimension 1.
+    A map of rank 3 has only W, and a map of rank 4 has only W and H. W is dimension 0 if the map is
+    interleaved. Otherwise W is dimension 1.
     """
     first = 0 if args.interleave else 1
     return range(first, first + args.rank - 2)
 
 
 def walked_dims(args: EncodeArguments) -> range:
-    """Return the spatial dimensions that a column walks.
+    """Return the spatial dimensions in which the pixels of a column have different positions.
 
-    A column of an im2col map walks W, H and D. A column of an im2col-wide map walks only W, because
-    its pixels all have the same H and D.
+    The pixels of an im2col map's column differ in W, H and D. The pixels of an im2col-wide map's
+    column differ only in W.
     """
     dims = spatial_dims(args)
     return dims[:1] if args.kind == "im2col_wide" else dims
@@ -320,9 +329,9 @@ def walked_dims(args: EncodeArguments) -> range:
 
 @lru_cache(maxsize=1024)
 def im2col_box(args: EncodeArguments) -> dict[int, tuple[int, int]]:
-    """Return the first and last pixel of the bounding box in each walked dimension, W first.
+    """Return the first and last pixel of the bounding box in each dimension of `walked_dims`.
 
-    The dict is empty for tiled maps.
+    The dict has W first. The dict is empty for tiled maps.
     """
     if args.kind == "tiled":
         return {}

@@ -1,12 +1,12 @@
 """Decorators and base classes that public classes and functions share.
 
-The decorators set a class's module, copy signatures, and prevent torch.compile from tracing a
-function. The base class `Drawn` shows pictures in notebooks.
+Some decorators set a class's module or copy a signature. Others prevent torch.compile from tracing
+a function. Notebooks show instances of the base class `Drawn` as pictures.
 
-`tma_dlpack` imports this module before all other modules, because this module also handles Ctrl-C
-during the start of the command line. Importing NumPy alone takes 0.1 s, and Python would print a
-traceback if Ctrl-C interrupted an import. Until `raise_as_usual` is called, Ctrl-C ends the command
-line without a traceback.
+This module also handles Ctrl-C while the command line starts. Starting takes time, because
+importing NumPy alone takes 0.1 s. If Ctrl-C interrupted an import, Python would print a traceback.
+Importing this module therefore makes Ctrl-C end the command line without a traceback, until
+`raise_as_usual` is called. `tma_dlpack` imports this module before all its other modules.
 
 A public class has the decorator `@public`, so that tracebacks and `help()` show `tma_dlpack` as its
 module.
@@ -21,7 +21,7 @@ from itertools import pairwise
 
 
 def is_program(words: Sequence[str]) -> bool:
-    """Return whether Python was started for the command line of this package.
+    """Return whether the words of a Python command start the command line of this package.
 
     >>> is_program(["python", "-m", "tma_dlpack", "demo"]), is_program(["python", "-m", "pytest"])
     (True, False)
@@ -41,7 +41,7 @@ def end_at_once() -> None:
 
 
 def raise_as_usual() -> None:
-    """Make Ctrl-C raise KeyboardInterrupt again, which `main` and some commands handle."""
+    """Make Ctrl-C raise KeyboardInterrupt again. `main` and some commands handle this exception."""
     if IS_PROGRAM and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -61,20 +61,23 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
-#: Class name -> (module, function). The function makes the HTML of an instance. The module is
-#: imported when the first picture is shown. The packages that define the pictures fill this dict,
-#: so that this package does not import them.
+#: Class name -> (module, function). The function returns the HTML of an instance. The module is
+#: imported when an instance is first shown. The packages that define the functions fill this dict,
+#: so that this package need not import these packages.
 PICTURES: dict[str, tuple[str, str]] = {}
 
 
 def public(kind: C) -> C:
-    """Set the module of a class to `tma_dlpack`, for tracebacks, pickles and help()."""
+    """Set the module of a class to `tma_dlpack`, which tracebacks, pickles and help() then show."""
     kind.__module__ = "tma_dlpack"
     return kind
 
 
 def public_in(room: str) -> Callable[[C], C]:
-    """Return a decorator that sets the module of a class to `room`, from which users import it."""
+    """Return a decorator that sets the module of a class to `room`.
+
+    Users import the class from `room`.
+    """
 
     def named(kind: C) -> C:
         kind.__module__ = room
@@ -84,14 +87,15 @@ def public_in(room: str) -> Callable[[C], C]:
 
 
 def imported_later(room: str, modules: Mapping[str, Collection[str]]) -> Callable[[str], Any]:
-    """Return a function ``__getattr__`` for a module, which imports each name on first access.
+    """Return a module's function ``__getattr__``, which imports each attribute on first access.
 
     Parameters
     ----------
     room : str
-        The module that gets the function, and whose attributes are imported.
+        The name of the module that gets the function ``__getattr__``.
     modules : dict
-        Module -> the names that this module defines, and the names of its submodules.
+        Name of another module -> the attributes that this other module provides. An attribute may
+        also be a submodule of the other module.
     """
 
     def of_room(name: str) -> Any:
@@ -99,7 +103,7 @@ def imported_later(room: str, modules: Mapping[str, Collection[str]]) -> Callabl
             if name in names:
                 try:
                     value = getattr(importlib.import_module(module), name)
-                except AttributeError:  # a module that nothing has imported yet
+                except AttributeError:  # `name` is a submodule that nothing has imported yet
                     value = importlib.import_module(f"{module}.{name}")
                 setattr(sys.modules[room], name, value)
                 return value
@@ -109,12 +113,12 @@ def imported_later(room: str, modules: Mapping[str, Collection[str]]) -> Callabl
 
 
 class Drawn:
-    """Base class of the classes that notebooks show as a picture."""
+    """Base class of the classes whose instances notebooks show as pictures."""
 
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        # A subclass without a picture of its own has the picture of its base class.
+        # If `PICTURES` has no entry for a subclass, the entry of its base class is used.
         drawn = (kind.__name__ for kind in type(self).__mro__)
         module, function = next(PICTURES[name] for name in drawn if name in PICTURES)
         html: str = getattr(importlib.import_module(module), function)(self)
@@ -125,8 +129,9 @@ class lazy(Generic[T]):  # noqa: N801 # a decorator
     """A variant of ``functools.cached_property`` without a lock.
 
     Up to Python 3.11, `cached_property` holds a lock while it computes the value. If the process
-    forks at that time, no thread of the child releases the lock. Without a lock, two threads may
-    compute the value at the same time; then both return the value that was stored first.
+    forks at that time, no thread of the child process releases the lock. Without a lock, two
+    threads may compute the value at the same time. Then both threads return the value that was
+    stored first.
 
     >>> class Tile:
     ...     @lazy
@@ -145,24 +150,23 @@ class lazy(Generic[T]):  # noqa: N801 # a decorator
 
     def __get__(self, instance: Any, owner: type) -> T:
         if instance is None:
-            return self  # type: ignore[return-value] # for tools that read the docstring
+            return self  # type: ignore[return-value] # tools read the docstring of `self`
         value = self.function(instance)
         kept: T = instance.__dict__.setdefault(self.name, value)  # atomic
         return kept
 
 
 class computed_later:  # noqa: N801 # as `lazy`
-    """An attribute whose value is computed on first use, by a function that the instance has.
+    """An attribute whose value is computed on first use, by a function that the instance stores.
 
     The function may be defined in a package that the module of the class cannot import. For
-    example, an error class of `tables` gets its violations from a function of `checks`, when its
-    text is read.
+    example, the errors are defined in `tables`. When the text of an error is read, a function of
+    `checks` finds the violations.
 
     Parameters
     ----------
     source : str
-        The key in the instance's ``__dict__`` under which the function is stored. The function has
-        no parameters.
+        The key of the function in the instance's ``__dict__``. The function has no parameters.
 
     Examples
     --------
@@ -196,7 +200,8 @@ class computed_later:  # noqa: N801 # as `lazy`
 
 # -- torch.compile ---------------------------------------------------------------------------------
 
-#: The text that torch adds to its error if it must not leave the graph (``fullgraph=True``).
+#: With ``fullgraph=True``, torch.compile raises an error if it must end its graph. torch adds this
+#: text to the error.
 REASON = (
     "a graph has no addresses; make maps and read their numbers before the compiled function, or "
     "inside of a torch.library.custom_op such as those of tma_dlpack.torch_ops"
@@ -206,8 +211,9 @@ REASON = (
 def untraced(function: F) -> F:
     """Make torch.compile end its graph before a call of this function.
 
-    torch may still trace the functions that this function calls. The decorator adds no run time,
-    and is enough for a function that has no tensors or arrays in its arguments and results.
+    torch.compile may nevertheless trace the functions that this function calls. The decorator adds
+    no run time. It is enough for a function without tensors and arrays among its arguments and
+    results. For other functions, use `opaque`.
 
     >>> untraced(lambda x: x)(3)
     3
@@ -221,7 +227,8 @@ def untraced(function: F) -> F:
 def _stop() -> tuple[Callable[[Any], Any], Any] | None:
     """Stop torch.compile's tracing in this thread.
 
-    Return the argument of `_go_on`, or None if torch.compile is not loaded.
+    Return a value for `_go_on`, which resumes the tracing. Return None if torch.compile is not
+    loaded.
     """
     if "torch._dynamo.eval_frame" not in sys.modules:
         return None
@@ -239,8 +246,9 @@ def opaque(function: F) -> F:
     """Make torch.compile run a function and its callees without tracing.
 
     torch.compile ends its graph before the call, and compiles nothing until the function returns.
-    ``torch.compiler.disable`` has the same effect, but would import torch. In addition, the
-    TypeError for an unknown keyword suggests the parameter that the caller probably meant.
+    ``torch.compiler.disable`` has the same effect, but using it would import torch. The decorator
+    also changes the TypeError for an unknown keyword: the error suggests the parameter that the
+    caller probably meant.
 
     >>> @opaque
     ... def make(x, oobfill): ...
@@ -271,8 +279,8 @@ def opaque(function: F) -> F:
 
 # -- signatures ------------------------------------------------------------------------------------
 
-#: Names that people write for a parameter. Each line has this package's name, the driver's name,
-#: and other names for the same parameter.
+#: Names that users write for a parameter. Each line has the names of one parameter: first the name
+#: in this package, then the driver's name, then other names.
 _SYNONYMS = tuple(
     line.split()
     for line in """
@@ -293,12 +301,12 @@ _SYNONYMS = tuple(
     global_address address
     """.strip().splitlines()
 )
-#: Arguments that only im2col maps have.
+#: Names of arguments that only im2col maps have.
 _OF_IM2COL = frozenset(
     ("pixel_box_lower_corner", "pixel_box_upper_corner", "channels_per_pixel", "pixels_per_column",
      "kernel_size", "padding", "dilation", "stride")
 )  # fmt: skip
-#: The order and unit of parameters that are easily confused.
+#: Parameter -> its order and unit. The error for an unknown keyword shows this text.
 _ORDER = {
     "box_sizes": " (row-major)",
     "elem_strides": " (row-major)",
@@ -312,9 +320,10 @@ _ORDER = {
 
 
 def _explained(function: Callable[..., Any], keywords: dict[str, Any]) -> TypeError | None:
-    """Return Python's TypeError for an unknown keyword, with the parameter that it probably means.
+    """Return a TypeError that names an unknown keyword and suggests a similar parameter.
 
-    Return None if no keyword is unknown. The function must not have a parameter ``**keywords``.
+    Return None if the function has all keywords as parameters. The function must not have a
+    parameter ``**keywords``.
     """
     names = inspect.signature(function).parameters.keys()
     unknown = [word for word in keywords if word not in names]
@@ -333,7 +342,7 @@ def _meant(word: str, names: Collection[str]) -> str | None:
     for synonyms in _SYNONYMS:
         if word in synonyms and (meant := set(names).intersection(synonyms)):
             return min(meant)
-    import difflib  # this import takes a millisecond, and only a wrong name needs it
+    import difflib  # imported here, because the import takes 1 ms
 
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.75)
     return near[0] if near else None
@@ -344,9 +353,9 @@ def with_arguments_of(
 ) -> Callable[[Callable[[Any, dict[str, Any]], R]], Callable[P, R]]:
     """Return a decorator that copies the signature of `model`, except the return type.
 
-    The decorated function itself has two parameters: the first argument, and a dict with all other
-    arguments by name, defaults included. A wrong call raises the TypeError that Python would raise
-    if the function were defined with the whole signature.
+    The function that is decorated must have two parameters: the first argument, and a dict of all
+    other arguments by name, including defaults. A wrong call raises the TypeError that Python would
+    raise if the function were defined with the copied signature.
 
     >>> def make(x, size=1, *, mode="a"): ...
     >>> @with_arguments_of(make)
@@ -391,7 +400,7 @@ def with_arguments_of(
 
 
 class OfMany(Protocol[P, R_co]):
-    """A function of many tensors that has the options of a function of one tensor."""
+    """A function of many tensors with the same options as a function of one tensor."""
 
     def __call__(self, tensors: Iterable[Any], *args: P.args, **keywords: P.kwargs) -> R_co: ...
 
@@ -399,9 +408,9 @@ class OfMany(Protocol[P, R_co]):
 def with_options_of(
     model: Callable[Concatenate[Any, P], object],
 ) -> Callable[[Callable[[Any, dict[str, Any]], R]], OfMany[P, R]]:
-    """Return a decorator that copies the parameters of `model` to a function, except the first.
+    """Return a decorator that copies all parameters of `model` except the first to a function.
 
-    The first parameter keeps the name that the decorated function has for it: `tensors`.
+    The first parameter of the decorated function does not change. Its name is `tensors`.
 
     >>> def make(x, size=1): ...
     >>> @with_options_of(make)
@@ -421,7 +430,8 @@ def _raise_as_python(
 ) -> NoReturn:
     """Raise Python's TypeError for arguments that do not fit the signature of `model`.
 
-    In the text, `name` replaces the name of `model`, and `names` replaces names of parameters.
+    In the text of the error, `name` replaces the name of `model`. The dict `names` maps parameter
+    names of the text to their replacements.
     """
     try:
         model(*args, **{names.get(word, word): value for word, value in keywords.items()})

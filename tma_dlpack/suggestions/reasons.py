@@ -1,6 +1,7 @@
 """Sentences that explain why a box is or is not suggested, and which similar tiles would work.
 
-`Suggestion.reasons` and `Suggestions.reasons` call these functions when they are first read.
+The attributes `Suggestion.reasons` and `Suggestions.reasons` are computed by these functions when a
+program first reads the attribute.
 """
 
 from __future__ import annotations
@@ -19,16 +20,18 @@ from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Finding, Violation
 from tma_dlpack.tables.targets import INNER_BYTES
 
-# Bytes that a warp loads with one instruction. A tile of fewer bytes loads faster with plain loads.
+# Number of bytes that a warp loads with one instruction. A tile with fewer bytes is loaded faster
+# by plain loads than by TMA.
 FEW_BYTES = WARP * 16
-# Share of a memcpy's speed below which a choice is called slow.
+# A choice is called slow if its speed is below this share of a memcpy's speed.
 SLOW = 0.7
 PLAIN_LOADS = "copy it with plain loads of 16 bytes or with cp.async, which take any stride"
 Reasons = tuple[str, ...]
 
 
 def of_choice(choice: BoxChoice, wanted: SuggestRequest) -> Reasons:
-    # Sentences in this order: copies, split, descriptor, speed, gaps, rules that are switched off.
+    # The sentences are about, in this order: number of copies, split_inner, matrix descriptor,
+    # speed, gaps in shared memory, rules that `allow` switches off.
     target = wanted.target
     each = "one copy fills the tile" if choice.copies == 1 else f"{choice.copies} copies fill it"
     reasons = [f"{each}: box {choice.arguments['box_sizes']} with swizzle {choice.swizzle.name}"]
@@ -52,7 +55,7 @@ def of_choice(choice: BoxChoice, wanted: SuggestRequest) -> Reasons:
     )
     if choice.speed < SLOW:
         reasons.append("slow: narrow lines keep the engine busy; take a wider tile if you can")
-    # A line that is narrower than the swizzle's span has a gap after it in shared memory.
+    # In shared memory, a gap follows each line that is narrower than the swizzle's span.
     if choice.smem_bytes > choice.tx_bytes:
         each_line = choice.smem_bytes * choice.line_bytes // choice.tx_bytes
         reasons.append(f"each line takes {each_line} bytes")
@@ -76,7 +79,7 @@ def of_left_out(wanted: SuggestRequest, boxes: list[BoxChoice]) -> Reasons:
 
 
 def of_tensor(findings: Sequence[Finding], wanted: SuggestRequest) -> Reasons:
-    # Plain loads accept the strides and addresses that TMA refuses.
+    # Plain loads work with the strides and addresses that TMA refuses.
     places = any(f.rule.startswith(("STRIDE", "ADDRESS")) for f in findings)
     sentences = [_for_tile(_sentence(finding), wanted) for finding in findings]
     return (*sentences, *((f"or {PLAIN_LOADS}",) if places else ()))
@@ -93,18 +96,18 @@ _PERMUTE = re.compile(
 
 
 def _for_tile(text: str, wanted: SuggestRequest) -> str:
-    """Rewrite a fix of `make_tma_descriptor` as a fix of `suggest`.
+    """Rewrite the text of a fix of `make_tma_descriptor` as a fix of `suggest`.
 
-    `box_sizes` becomes `tile`. A permutation that exchanges K with M or N also needs another
-    `major`.
+    The argument `box_sizes` becomes `tile`. A fix that permutes the tensor may exchange the
+    dimension K with M or N. Then the fix also changes `major`.
     """
     text = text.replace("box_sizes=", "tile=")
     shape, strides = wanted.view.shape, wanted.view.strides
-    # Only a tensor whose second to last dimension has stride 1 needs another `major`, because the
-    # permutation makes this dimension the last one.
+    # The permutation moves the dimension of stride 1 to the end. It exchanges K with M or N only if
+    # the dimension of stride 1 was the second to last dimension.
     contiguous = [d for d, n in enumerate(shape) if n > 1 and strides[d] == 1]
     if wanted.reader in (None, "threads") or contiguous[-1:] != [len(shape) - 2]:
-        return text  # a permutation would not exchange K with M or N
+        return text  # a permutation does not exchange K with M or N
     other = "MN" if wanted.major == "K" else "K"
 
     def flipped(found: re.Match[str]) -> str:
@@ -115,7 +118,7 @@ def _for_tile(text: str, wanted: SuggestRequest) -> str:
 
 
 def if_needless(wanted: SuggestRequest) -> Callable[[], Reasons] | None:
-    """Return a function that explains why TMA should not copy this tile.
+    """Return a function that returns the reasons why TMA should not copy the tile.
 
     Return None if TMA should copy the tile.
     """
@@ -171,9 +174,9 @@ def of_too_large(wanted: SuggestRequest, tile_bytes: int) -> Reasons:
 
 
 def of_not_read(wanted: SuggestRequest, violations: Sequence[Violation], may_fit: bool) -> Reasons:
-    """Return the nearest tiles that work.
+    """Return a sentence that names the nearest tiles that the reader can read.
 
-    If no tile works, return the violations of the first box that was refused.
+    If there is no such tile, return the violations of the first box that was refused.
     """
     reader = wanted.reader
     who = f"{reader} cannot read it" if reader else "no box is accepted"
@@ -182,8 +185,9 @@ def of_not_read(wanted: SuggestRequest, violations: Sequence[Violation], may_fit
         below, above = _nearest(wanted, d)
         works = [near for near in (below, above) if near is not None]
         if works:
-            # `step` divides every extent that works. "no multiple of `step`" is a cause only if a
-            # smaller and a larger extent work, or if `step` is at most twice the search's step.
+            # `step` divides the extents of the tiles that work. The sentence names "no multiple of
+            # `step`" as the cause only if a smaller and a larger extent work, or if `step` is at
+            # most twice the search's step.
             step = math.gcd(*(near[d] for near in works))
             is_cause = tile[d] % step and (len(works) == 2 or step <= 2 * _unit(wanted, d))
             multiple = f", no multiple of {step}" if is_cause else ""
@@ -203,7 +207,7 @@ def _dimension(wanted: SuggestRequest, d: int) -> str:
 
 # -- tiles that work -------------------------------------------------------------------------------
 
-# Maximum number of tiles that are tried in one direction.
+# Maximum number of smaller tiles that are tried, and maximum number of larger tiles.
 MAX_TRIES = 8
 
 
@@ -217,15 +221,15 @@ def _works(wanted: SuggestRequest, tile: tuple[int, ...]) -> bool:
 def _nearest(
     wanted: SuggestRequest, d: int
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Return the nearest smaller tile and the nearest larger tile that work.
+    """Return the nearest smaller tile and the nearest larger tile for which a box is accepted.
 
-    The tiles differ from the wanted tile only in the extent of dimension `d`. None means that no
-    such tile was found.
+    The two tiles differ from the wanted tile only in the extent of dimension `d`. A tile is None if
+    no such tile was found.
     """
     tile, unit = wanted.tile, _unit(wanted, d)
     if not isinstance(wanted.access, str):
-        return None, None  # the access function holds only for this tile
-    # Both ranges have only multiples of `unit`, and not the extent of the tile itself.
+        return None, None  # the access function is valid only for the wanted tile
+    # `downward` and `upward` have the multiples of `unit`, except the extent of the wanted tile.
     begin = tile[d] // unit * unit
     downward = range(begin if begin < tile[d] else begin - unit, 0, -unit)
     upward = range(begin + unit, begin + (MAX_TRIES + 1) * unit, unit)
@@ -238,7 +242,10 @@ def _nearest(
 
 
 def _smaller(wanted: SuggestRequest) -> tuple[int, ...] | None:
-    """Halve the largest extent until the tile works; None if no tile works."""
+    """Return a smaller tile for which a box is accepted; None if no such tile is found.
+
+    The tile's largest extent is halved again and again, until a box is accepted.
+    """
     tile = list(wanted.tile)
     while True:
         d = max(range(len(tile)), key=lambda d: tile[d] / _unit(wanted, d))
@@ -251,8 +258,9 @@ def _smaller(wanted: SuggestRequest) -> tuple[int, ...] | None:
 
 
 def _unit(wanted: SuggestRequest, d: int) -> int:
-    """Return the step between the extents that are tried, in elements.
+    """Return the step between the extents that are tried along a dimension, in elements.
 
-    The step is 16 bytes along a row. In other dimensions the step is 8, the rows of a swizzle atom.
+    In the last dimension, the step is the number of elements in 16 bytes. In other dimensions, the
+    step is 8, because a swizzle atom has 8 rows.
     """
     return INNER_BYTES * 8 // wanted.bits if d == len(wanted.tile) - 1 else 8

@@ -1,14 +1,15 @@
-"""Tables of the measured speeds of boxes, one table per GPU, by which `suggest` ranks boxes.
+"""Tables of the measured speeds of boxes, one table per GPU. `suggest` ranks boxes by speed.
 
 ``python tests/bench tiles`` prints a table. The bench copies whole tensors of 256 MiB with each
-box, and uses the pipeline that is fastest for the box. A speed is the median over several tensors:
-with rows of 4 to 16 KiB for the H200 (two runs), and with rows of 2, 6 and 16 KiB for the H100. To
-add a GPU, save the printed table as a file in cards/, and add the file's name to `CARDS`.
+box, and uses the pipeline that is fastest for the box. The speed of a box is the median of its
+speeds on several tensors. On the H200, the tensors had rows of 4 to 16 KiB (two runs). On the H100,
+the tensors had rows of 2, 6 and 16 KiB. To add a GPU, save the printed table as a file in cards/,
+and add the file's name to `CARDS`.
 
-tests/gpu/test_suggest_on_gpu.py tests the tables on other tensors. In a run that passes, none of 30
-choices is more than 3 % slower than the best choice. The H200's table passed five runs of five. The
-H100's table passed five runs of five on one card. On another card, one choice of 30 was 3 to 7 %
-slower than the best choice in each run (2026-11-23).
+tests/gpu/test_suggest_on_gpu.py tests the tables on 30 other tensors, and compares the first
+suggestion for each tensor with the fastest suggestion. With the H200's table on an H200, and with
+the H100's table on one H100, no first suggestion was more than 3 % slower in any of five runs. On
+another H100, one of the 30 first suggestions was 3 to 7 % slower in each run (2026-11-23).
 """
 
 from __future__ import annotations
@@ -22,33 +23,34 @@ from typing import TypeVar
 from tma_dlpack import driver
 from tma_dlpack.dlpack import Device
 
-#: Nested dicts, whose keys from the outside in are: alignment of lines, bytes of a line, number of
-#: spans, number of lines. An entry has three shares of a memcpy's speed: with an L2 fetch size of
-#: none, of 128 bytes and of 256 bytes.
+#: Four levels of nested dicts. From the outermost to the innermost dict, the keys are: alignment of
+#: lines, bytes of a line, number of spans, number of lines. A value of the innermost dict has three
+#: shares of a memcpy's speed: for the L2 fetch sizes none, 128 bytes and 256 bytes, in this order.
 Shares = dict[int, dict[int, dict[int, dict[int, tuple[float, ...]]]]]
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """The speeds of copies on one GPU, as shares of its memcpy's speed.
+    """The speeds of copies on one GPU, as shares of a memcpy's speed on this GPU.
 
     Attributes
     ----------
     name : str
-        The GPU's name in the driver.
+        The GPU's name, as the driver returns it.
     measured : str
         The GPU, the driver and the date of the measurement.
     issue_bytes : int
-        Bytes of the smallest copy that is not limited by the rate at which a thread issues copies.
-        A smaller copy takes the same time.
+        A smaller copy takes the same time as a copy of this many bytes, because a thread issues
+        copies at a limited rate.
     table : str
-        The measured shares. Each row begins with three numbers. The first is the alignment of the
-        tensor's lines: 32 bytes, which is the unit of memory transfers, or only 16. The second is
-        the number of spans side by side in one copy: 1 for a plain box, more with `split_inner`.
-        The third is the bytes of a line of the box. Each column is for a number of lines of the
-        box. Each cell has three shares of a memcpy's speed, in thousandths: without L2 promotion,
-        with 128 bytes and with 256 bytes.
+        The measured shares. Each row begins with three numbers. The first number is the alignment
+        of the tensor's lines in bytes: 16, or 32, which is the unit of memory transfers. The second
+        number is the number of spans that one copy puts side by side: 1 for a plain box, and more
+        with `split_inner`. The third number is the number of bytes of a line of the box. Then the
+        row has one cell per number of lines of a box; the first line of the table has these
+        numbers. Each cell has three shares of a memcpy's speed, in thousandths: for the L2 fetch
+        sizes none, 128 bytes and 256 bytes, in this order.
     """
 
     name: str
@@ -57,7 +59,7 @@ class Card:
     table: str
 
     def shares(self, begin: int, spans: int, line_bytes: int, lines: int) -> tuple[float, ...]:
-        """Return the shares measured for this box, or else for the next smaller measured box.
+        """Return the shares of a box, or of the next smaller box if the box was not measured.
 
         >>> none, bytes128, bytes256 = CARDS[0].shares(32, 1, 128, 64)
         >>> none > 0.85
@@ -68,9 +70,9 @@ class Card:
 
 
 def _at_most(of: Mapping[int, T], most: int) -> T:
-    """Return the value of the largest key that is not above `most`.
+    """Return the value of the largest key that is at most `most`.
 
-    If every key is above `most`, return the value of the smallest key.
+    If all keys are larger than `most`, return the value of the smallest key.
     """
     below = [key for key in of if key <= most]
     return of[max(below) if below else min(of)]
@@ -80,7 +82,7 @@ def _at_most(of: Mapping[int, T], most: int) -> T:
 def _parsed(table: str) -> Shares:
     heads, *rows = (line.split() for line in table.strip().splitlines())
     shares: Shares = {}
-    # A row is such as "32  1  128 866/862/881 ...". A cell of dashes means "not measured".
+    # An example of a row is "32 1 128 866/862/881 ...". A cell of dashes means "not measured".
     for begin, spans, width, *cells in rows:
         of_width = shares.setdefault(int(begin), {}).setdefault(int(width), {})
         of_lines = of_width.setdefault(int(spans), {})
@@ -93,8 +95,8 @@ def _parsed(table: str) -> Shares:
 def card_of(device: Device) -> tuple[Card, str | None]:
     """Return the card whose table ranks a tensor's boxes, and the GPU's name if it has no table.
 
-    For host memory and for a GPU without a table, the card is the first entry of `CARDS`. The name
-    is None for host memory and for a GPU with a table.
+    If the tensor is in host memory, or if its GPU has no table, the card is the first entry of
+    `CARDS`. If the tensor is in host memory, or if its GPU has a table, the name is None.
     """
     name = _gpu_of(device)
     own = next((card for card in CARDS if card.name == name), None)
@@ -102,9 +104,9 @@ def card_of(device: Device) -> tuple[Card, str | None]:
 
 
 def is_measured(device: Device) -> bool:
-    """Return whether `CARDS` has a table of the tensor's GPU.
+    """Return whether `CARDS` has a table for a GPU.
 
-    False for a GPU that is not in this machine, because its name is unknown.
+    If the GPU is not in this machine, its name is unknown, so the result is False.
     """
     name = _gpu_of(device)
     return any(card.name == name for card in CARDS)
@@ -118,7 +120,7 @@ def _gpu_of(device: Device) -> str | None:
 
 
 def _read(name: str) -> Card:
-    """Read a card's file, which has lines ``name: value``, then an empty line, then the table."""
+    """Read a file of cards/. It has lines ``name: value``, then an empty line, then the table."""
     text = (Path(__file__).parent / "cards" / f"{name}.txt").read_text(encoding="utf-8")
     head, table = text.split("\n\n")
     about = dict(line.split(": ") for line in head.splitlines())

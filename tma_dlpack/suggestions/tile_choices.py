@@ -1,8 +1,9 @@
 """The search for boxes and swizzles that fill a tile and that the tile's reader can use.
 
-`make_tma_descriptor` decides whether a box is accepted. The rules of `matrix_descriptor`,
-`ldmatrix_addresses` and `bank_conflicts` decide whether the reader, such as wgmma, can read the
-box. This module has no rules of its own, and makes no error texts for the boxes that it drops.
+`make_tma_descriptor` decides whether a box is accepted. The functions `matrix_descriptor`,
+`ldmatrix_addresses` and `bank_conflicts` decide whether the reader, such as wgmma, can read a tile
+that is copied with the box. This module has no rules of its own. It does not make error texts for
+the boxes that it drops.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from tma_dlpack.tables.targets import (
 )
 from tma_dlpack.tensor_map.map import TensorMap
 
-#: A choice counts as fast if it has at least this share of the fastest choice's speed. The first
-#: number allows for the noise of a measurement. The second number is for a GPU without a measured
-#: table, and allows for the difference between GPUs.
+#: A choice counts as fast if its speed is at least this share of the fastest choice's speed.
+#: `AS_FAST` allows for the noise of a measurement. `AS_FAST_ELSEWHERE` is for a GPU without a
+#: measured table, and also allows for the difference between GPUs.
 AS_FAST, AS_FAST_ELSEWHERE = 0.99, 0.97
-#: A choice is dropped if another choice has fewer bank conflicts, and has at least this share of
-#: the dropped choice's speed.
+#: Choice A is dropped if choice B has fewer bank conflicts, and if B's speed is at least this share
+#: of A's speed.
 WORTH_FEWER_CONFLICTS = 0.85
-# The order is the order of the shares that `Card.shares` returns.
+# The L2 fetch sizes, in the order of the shares that `Card.shares` returns.
 _L2 = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
 _SWIZZLES = (
     TmaSwizzle.bytes128,
@@ -56,7 +57,7 @@ _SWIZZLES = (
 
 #: Index in the tile of the element that a thread reads; None for an idle thread.
 Place = tuple[int, ...] | None
-#: The defaults of `make_tma_descriptor`.
+#: Optional parameter of `make_tma_descriptor` -> its default.
 DEFAULTS: dict[str, Any] = {
     name: parameter.default
     for name, parameter in inspect.signature(make_tma_descriptor).parameters.items()
@@ -79,19 +80,19 @@ class SuggestRequest:
     card : Card
         The card whose speeds rank the choices.
     options : dict
-        The options data_type, rules, allow and target that the caller passed. `allow` also has the
-        rules that the tensor breaks and that only libcu++ has, not the driver.
+        The options that the caller passed. Possible options are data_type, rules, allow and target.
+        If the tensor breaks a rule of libcu++ that the driver does not have, `allow` also has the
+        rule.
     extents : tuple of int
         Extents of the tensor, in the units of boxes.
     bits : int
         Bits of an element.
     begin : int
-        Alignment of the tensor's lines in bytes: 32, which is the unit of memory transfers, or only
-        16.
+        Alignment of the tensor's lines in bytes: 16, or 32, which is the unit of memory transfers.
     stages : int
         Number of tiles in shared memory at the same time.
     room : int
-        Bytes of shared memory that all stages together may use.
+        Bytes of shared memory that the tiles of all stages together may use.
     target : Target
     """
 
@@ -110,25 +111,25 @@ class SuggestRequest:
     target: Target = DEFAULT_TARGET
 
     def map_of(self, **arguments: Any) -> TensorMap:
-        """Make a map as `make_tma_descriptor` does; raise an error with every violation."""
-        # `make_tma_descriptor` needs a tensor, and uses the fast C extension. `make_view` also
-        # works for a view without a tensor.
+        """Make a map for the tensor. If the map is refused, the error has every violation."""
+        # `make_tma_descriptor` is faster, because it uses the C extension, but it needs a tensor.
+        # `make_view` also works for a view without a tensor.
         if self.view.owner is not None:
             owner: Any = self.view.owner
             return make_tma_descriptor(owner, **self.options | arguments)
         return build.make_view("tiled", self.view, DEFAULTS | self.options | arguments)
 
     def without_tensor(self) -> SuggestRequest:
-        """Return a copy that does not keep the tensor alive."""
+        """Return a copy of the request that does not keep the tensor alive."""
         return replace(self, view=self.view.at(self.view.address))
 
     def fits(self, tile_bytes: int) -> bool:
-        """Return whether all stages of a tile of `tile_bytes` bytes fit into shared memory."""
+        """Return whether one tile of `tile_bytes` bytes per stage fits into shared memory."""
         return self.stages * tile_bytes <= self.room
 
     @property
     def as_fast(self) -> float:
-        """The minimum share of the fastest choice's speed that counts as fast."""
+        """The minimum speed of a fast choice, as a share of the fastest choice's speed."""
         return AS_FAST if is_measured(self.view.device) else AS_FAST_ELSEWHERE
 
     @property
@@ -146,18 +147,19 @@ class BoxChoice:
     arguments : dict
         Arguments of `make_tma_descriptor`.
     box : tuple of int
-        Box of the map, row-major. A map with `split_inner` has one dimension more than the tensor.
+        Box of the map, row-major. With `split_inner`, the box has one dimension more than the
+        tensor.
     swizzle : TmaSwizzle
     line_bytes : int
-        Bytes of a line of the box. If the map is split, a line is one span.
+        Bytes of a line of the box. With `split_inner`, a line is one span.
     tx_bytes, smem_bytes, smem_alignment : int
-        Bytes and alignment of one copy.
+        The values of the map, for one copy.
     copies : int
         Number of copies that fill the tile.
     speed : float
         Measured speed of the copies, as a share of a memcpy's speed.
     conflicts : int or None
-        Degree of the reader's bank conflicts. None if there is no reader.
+        Degree of the reader's bank conflicts; 1 means no conflicts. None if there is no reader.
     descriptor : MatrixDescriptor or None
         Descriptor of the first copy, for wgmma and tcgen05.
     """
@@ -181,18 +183,24 @@ class BoxChoice:
 
     @property
     def cost(self) -> tuple[float, ...]:
-        """Sort key of choices with equal speed: copies, shared memory, conflicts, simplicity."""
-        # A box without a swizzle is the simplest. Among swizzles, the widest is the most usual.
+        """Sort key of choices with equal speed; a lower key is better.
+
+        The key has the number of copies, the bytes of shared memory, the bank conflicts, the number
+        of dimensions, and the swizzle.
+        """
+        # A box without a swizzle is preferred, because it is the simplest. Otherwise the swizzle
+        # with the largest enum value is preferred.
         swizzle = (self.swizzle != TmaSwizzle.none, -self.swizzle)
         return self.copies, self.all_bytes, self.conflicts or 0, len(self.box), *swizzle
 
 
 class Refused(NamedTuple):
-    """The reason why a box is refused or cannot be read, and which other boxes it also excludes.
+    """The reason why a box is refused or cannot be read. The reason may also exclude other boxes.
 
-    `alike` is "kind" if the reason holds for every box with the same swizzle and `split_inner`,
-    "width" if it holds for every such box of the same width, and "box" if it holds only for this
-    box. Calling `violations` makes the error texts.
+    If `alike` is "kind", the reason excludes every box with the same swizzle and `split_inner`. If
+    `alike` is "width", the reason excludes every such box of the same width. If
+    `alike` is "box", the reason excludes only this box. The function `violations` makes the error
+    texts.
     """
 
     violations: Callable[[], tuple[Violation, ...] | list[Violation]]
@@ -200,9 +208,10 @@ class Refused(NamedTuple):
 
 
 def choices(wanted: SuggestRequest) -> tuple[list[BoxChoice], list[Refused]]:
-    """Return the first box of each kind that the reader can read, and the refusals before it.
+    """Return the first box of each kind that the reader can read, and the refusals of other boxes.
 
-    A kind is a swizzle with or without `split_inner`.
+    A kind is a swizzle with `split_inner`, or a swizzle without it. A refusal is returned for each
+    box that was tried before the first readable box of its kind.
     """
     found: list[BoxChoice] = []
     refused: list[Refused] = []
@@ -210,7 +219,7 @@ def choices(wanted: SuggestRequest) -> tuple[list[BoxChoice], list[Refused]]:
     for swizzle, split in itertools.product(_SWIZZLES, (False, True)):
         if instruction is not None and swizzle not in instruction.layout_types:
             continue
-        # The widths that the reader cannot read at any number of lines.
+        # The widths of boxes that the reader cannot read, whatever the number of lines is.
         unread: set[int] = set()
         for box in _cuts(wanted, swizzle, split):
             if box[-1] in unread:
@@ -251,7 +260,7 @@ def _choice(
 ) -> BoxChoice | Refused:
     row_bytes = tile[-1] * wanted.bits // 8
     span = (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) if split else row_bytes
-    # The fastest L2 fetch size for this box.
+    # `l2` is the index in `_L2` of the fastest L2 fetch size for this box.
     shares = wanted.card.shares(wanted.begin, row_bytes // span, span, tile[-2])
     l2 = shares.index(max(shares))
     arguments: dict[str, Any] = {
@@ -264,7 +273,7 @@ def _choice(
         tensor_map, arguments = _made(wanted, arguments)
     except TmaPreconditionError as error:
         violations = error.violations
-        # A violation of another argument than `box_sizes` excludes every box of this kind.
+        # If another argument than `box_sizes` is at fault, every box of this kind is refused.
         of_box = all(v.argument == "box_sizes" for v in violations)
         return Refused(lambda: violations, "box" if of_box else "kind")
     reading = READERS[wanted.reader](wanted, tensor_map)
@@ -288,7 +297,7 @@ def _choice(
 
 
 def _made(wanted: SuggestRequest, arguments: dict[str, Any]) -> tuple[TensorMap, dict[str, Any]]:
-    """Return the map and its arguments, in which `allow` permits a box larger than the tensor."""
+    """Return the map and its arguments; `allow` permits a box that is larger than the tensor."""
     beyond = any(n > m for n, m in zip(arguments["box_sizes"], wanted.extents, strict=True))
     if beyond and wanted.options.get("rules") != "driver":
         allowed = *wanted.options.get("allow", ()), "BOX_IN_SHAPE"
@@ -297,9 +306,10 @@ def _made(wanted: SuggestRequest, arguments: dict[str, Any]) -> tuple[TensorMap,
 
 
 def begin_of(view: TensorView) -> int:
-    """Return the alignment of a tensor's lines in bytes: 32 or 16."""
+    """Return the alignment of a tensor's lines in global memory, in bytes: 32 or 16."""
     steps = [stride * view.dtype.itemsize_bits // 8 for stride in view.strides[:-1]]
-    # A host tensor must be copied to the GPU before a kernel uses it, so its address is ignored.
+    # A host tensor is copied to the GPU before a kernel uses it. The copy has another address, so
+    # the host address is ignored.
     address = 0 if view.device.is_host else view.address
     return 16 if math.gcd(32, address, *steps) % 32 else 32
 
@@ -308,11 +318,12 @@ def begin_of(view: TensorView) -> int:
 
 
 def _cuts(wanted: SuggestRequest, swizzle: TmaSwizzle, split: bool) -> Iterator[tuple[int, ...]]:
-    """Yield the boxes whose copies fill the tile exactly, in order of increasing copies."""
+    """Yield the boxes whose copies fill the tile exactly, the box with the fewest copies first."""
     bits = wanted.bits
     span = (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) * 8 // bits
     widest = MAX_BOX if swizzle is TmaSwizzle.none else min(span, MAX_BOX)
-    # A row of the box has two or more spans with `split_inner`, and at most one span without it.
+    # With `split_inner`, a row of the box has two or more spans. Without `split_inner` and with a
+    # swizzle, a row has at most one span.
     *outer, inner = wanted.tile
     if split:
         widths = [n for n in _divisors(inner, span * MAX_BOX) if n % span == 0 and n > span]
@@ -324,7 +335,7 @@ def _cuts(wanted: SuggestRequest, swizzle: TmaSwizzle, split: bool) -> Iterator[
     one_matrix = wanted.reader in ("wgmma", "tcgen05", "ldmatrix")
     for box in sorted(boxes, key=lambda box: (-math.prod(box), -box[-1])):
         if one_matrix and sum(n > 1 for n in box[:-1]) > 1:
-            continue  # a tile that consists of several matrices needs one copy per matrix
+            continue  # such a box has several matrices, and each matrix needs its own copy
         yield box
 
 
@@ -335,11 +346,11 @@ def _divisors(number: int, most: int) -> list[int]:
 
 # -- the reader of the tile -----------------------------------------------------------------------
 
-#: (degree of the reader's bank conflicts or None, matrix descriptor or None).
+#: The degree of the reader's bank conflicts or None, and the matrix descriptor or None.
 Reading = tuple[int | None, MatrixDescriptor | None]
 
-#: Rules of `matrix_descriptor` that do not depend on the box, and rules that depend only on the
-#: box's width.
+#: `_OF_KIND` has the rules of `matrix_descriptor` that do not depend on the box. `_OF_WIDTH` has
+#: the rules that depend only on the box's width.
 _OF_KIND = frozenset(
     f"MATRIX_{name}" for name in ("TARGET", "TYPE", "MAJOR", "INTERLEAVE", "FILL", "SWIZZLE")
 )
@@ -350,7 +361,8 @@ def _by_tensor_core(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | 
     assert wanted.reader is not None
     major: Any = wanted.major
     operand = Operand.of(tensor_map, INSTRUCTIONS[wanted.reader], major, 0)
-    # Only the conditions are checked here. `Refused.violations` makes the texts if they are needed.
+    # Only the conditions of the rules are checked here. `Refused.violations` makes the error texts
+    # later, if they are needed.
     failed = {row.id for row in ROWS if not row.holds(operand)}  # type: ignore[operator]
     if failed:
         alike = "kind" if failed & _OF_KIND else "width" if failed & _OF_WIDTH else "box"
@@ -361,11 +373,11 @@ def _by_tensor_core(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | 
 
 
 def column_degree(tensor_map: TensorMap) -> int:
-    """Return the degree of bank conflicts of reading 8 rows at one column of 16 bytes.
+    """Return the largest degree of bank conflicts of reading a column of 16 bytes in 8 rows.
 
-    The result equals that of ``bank_conflicts(tm)``. The first 8 rows are enough: another group of
-    8 rows starts a multiple of 8 pitches later. This distance moves or exchanges the banks of all
-    8 rows in the same way, so the group has the same degree.
+    The result equals that of ``bank_conflicts(tm)``. Only the first 8 rows are examined, because
+    every other group of 8 rows starts a multiple of 8 pitches later. This distance moves or
+    exchanges the banks of all 8 rows in the same way, so every group has the same degree.
     """
     plan = geometry.plan(tensor_map.arguments)
     swizzle, rows = plan.arguments.swizzle, range(min(PHASE, plan.lines))
@@ -386,13 +398,15 @@ def _by_ldmatrix(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | Ref
 
 
 def _of_ldmatrix(tensor_map: TensorMap, transpose: bool) -> int:
-    """Return the degree of bank conflicts of the largest ldmatrix (x4, x2 or x1) that fits the box.
+    """Return the degree of bank conflicts of the largest ldmatrix that fits the box.
+
+    The largest ldmatrix is x4, x2 or x1.
 
     Raises `TmaPreconditionError` if ldmatrix cannot read the first or the last matrix of the box.
     """
     ldmatrix_addresses(tensor_map, 0, 0, num=1, transpose=transpose)
     tile = tile_matrix(tensor_map)
-    assert tile is not None  # else the call above would have raised
+    assert tile is not None  # if `tile` were None, the call of ldmatrix_addresses would have raised
     columns = INNER_BYTES // tile.element_bytes
     last = (tile.rows - 1) // 8 * 8, tile.width - columns
     ldmatrix_addresses(tensor_map, *last, num=1, transpose=transpose)
@@ -401,7 +415,7 @@ def _of_ldmatrix(tensor_map: TensorMap, transpose: bool) -> int:
             addresses = ldmatrix_addresses(tensor_map, 0, 0, num=num, transpose=transpose)
             break
         except TmaPreconditionError:
-            continue  # the box has fewer matrices
+            continue  # the box has fewer than `num` matrices
     return max(_degrees(tensor_map, addresses[: 8 * num]))
 
 
@@ -412,22 +426,25 @@ def _by_threads(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading:
 
 
 def _degree_at(places: tuple[Place, ...], tile: tuple[int, ...], tensor_map: TensorMap) -> int:
-    """Return an upper limit of the degree of bank conflicts of reading the whole tile.
+    """Return an upper limit of the degree of bank conflicts when a warp reads the tile.
 
-    Several copies may fill the tile. The conflicts are counted for one copy at a time, while the
-    threads that read other copies count as idle. The result is the sum over all copies.
+    Several copies may fill the tile. The conflicts are counted for each copy separately, and the
+    threads that read other copies count as idle. Then the degrees of all copies are added, phase by
+    phase. The result is the largest sum.
     """
     box = tensor_map.box_sizes
     is_split = len(box) > len(tile)
     whole = (*box[1:-1], box[0] * box[-1]) if is_split else box
-    # Index of a copy in the tile -> for each thread, the index in the box of the element it reads.
+    # Index of a copy in the tile -> one entry per thread: the index in the box of the element that
+    # the thread reads.
     copies: dict[tuple[int, ...], list[Place]] = {}
     for thread, place in enumerate(places):
         if place is None:
             continue
         quotients = tuple(i // n for i, n in zip(place, whole, strict=True))
         inside = tuple(i % n for i, n in zip(place, whole, strict=True))
-        # The dimensions of a split box are: span, outer dimensions, element within the span.
+        # With `split_inner`, the dimensions of the box are, in this order: the spans, the outer
+        # dimensions, and the elements within a span.
         if is_split:
             inside = (inside[-1] // box[-1], *inside[:-1], inside[-1] % box[-1])
         copies.setdefault(quotients, [None] * len(places))[thread] = inside
@@ -436,7 +453,7 @@ def _degree_at(places: tuple[Place, ...], tile: tuple[int, ...], tensor_map: Ten
 
 
 def _degrees(tensor_map: TensorMap, access: object) -> tuple[int, ...]:
-    """Return the degree of bank conflicts of each phase, with the map's own swizzle.
+    """Return the degree of bank conflicts of each phase of an access.
 
     A phase is a set of threads whose reads the hardware serves together; see `bank_conflicts`.
     """
@@ -469,8 +486,9 @@ def read_tile(tile: object, view: TensorView) -> tuple[int, ...]:
 def _example(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return an example tile for an error message.
 
-    The example has the positive entries of `given` in its last dimensions, and 1 in the others. If
-    `given` has no positive entry, the example has at most 64 in its last two dimensions.
+    The last entries of the example are the positive entries of `given`, and the entries before them
+    are 1. If `given` has no positive entry, the last two entries are the last two extents of
+    `shape`, but at most 64.
     """
     usual = (*(1 for _ in shape[:-2]), *(min(n, 64) for n in shape[-2:]))
     kept = [n for n in given if n >= 1][-len(shape) :] if shape else []
@@ -486,7 +504,7 @@ def check_reader(reader: object) -> str | None:
 
 
 def read_access(access: object, tile: tuple[int, ...]) -> str | tuple[Place, ...]:
-    """Return the name of a pattern, or the element that a function returns for each thread."""
+    """Return the pattern "row" or "column", or the elements that the threads of a warp read."""
     pattern = text_of(access)
     if callable(access):
         return tuple(element_of(access, thread, tile) for thread in range(WARP))

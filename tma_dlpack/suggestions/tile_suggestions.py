@@ -43,9 +43,9 @@ from tma_dlpack.tables.errors import (
 from tma_dlpack.tables.targets import INNER_BYTES, Target
 from tma_dlpack.tensor_map.map import TensorMap
 
-# The innermost box size of some packed types must be a multiple of this number of values.
+# For some packed types, the innermost box size must be a multiple of this number of values.
 PACKED_UNIT = 128
-# Titles of the table's columns.
+# The titles of the columns in the table of suggestions.
 HEADS = (
     *("", "box", "swizzle", "L2 fetch", "copies", "tx bytes", "smem bytes", "aligned"),
     *("conflicts", "of memcpy"),
@@ -61,7 +61,7 @@ class _Reasoned:
 
     __slots__ = ()
 
-    # Python calls `__getattr__` only while the slot of `reasons` is empty.
+    # Python calls `__getattr__` for `reasons` only while the slot `reasons` is empty.
     def __getattr__(self, name: str) -> Any:
         if name != "reasons":
             raise AttributeError(f"a {type(self).__name__} has no attribute {name!r}")
@@ -83,13 +83,15 @@ class Suggestion(_Reasoned):
     copies : int
         Number of copies, which cover the tile exactly.
     tx_bytes : int
-        Bytes that one copy adds to its mbarrier; the whole tile adds `copies` times as many.
+        Bytes that the mbarrier counts for one copy. For the whole tile, the mbarrier counts
+        `copies` times as many bytes.
     smem_bytes : int
         Bytes of shared memory for all stages, if each copy is aligned to `smem_alignment`.
     smem_alignment : int
         Alignment of the first copy in bytes.
     bank_conflicts : int or None
-        The largest degree of the reader's accesses; 1 means no conflicts. None if `reader` is None.
+        The largest degree of bank conflicts of the reader's accesses; 1 means no conflicts. None if
+        `reader` is None.
     bandwidth : float or None
         Measured speed of the copies as a share of a memcpy's speed, for a tensor larger than the L2
         cache. None for GPUs other than sm_90, because they were not measured.
@@ -97,7 +99,7 @@ class Suggestion(_Reasoned):
         Descriptor of the first copy at shared address 0. None unless wgmma or tcgen05 reads the
         tile.
     reasons : tuple of str
-        The reasons for this suggestion, and remarks on its use.
+        Sentences that explain this suggestion, and remarks on its use.
     """
 
     arguments: dict[str, Any]
@@ -112,7 +114,7 @@ class Suggestion(_Reasoned):
     _why: Callable[[], Reasons] = field(compare=False)
 
     def __repr__(self) -> str:
-        """Return one line with the cells of this suggestion's row in the printed table."""
+        """Return one line with the values that the suggestion's row has in the printed table."""
         cells = zip(HEADS[1:], self._cells(), strict=True)
         return f"<Suggestion: {', '.join(f'{head} {cell}' for head, cell in cells)}>"
 
@@ -133,15 +135,17 @@ class Suggestions(_Reasoned, Sequence[Suggestion]):
     """The result of `suggest`: a sequence of ways to copy a tile, best first.
 
     The sequence is empty if TMA cannot or should not copy the tile. Indexing an empty result raises
-    an IndexError with the reasons; the error is also a `TmaError`.
+    a `NoSuggestionError`, which is both an IndexError and a `TmaError`. Its message has the
+    reasons.
 
     Attributes
     ----------
     title : str
         The tile, the tensor and the reader.
     reasons : tuple of str
-        If the result is empty, the reasons, and what to do instead. Otherwise, the boxes that were
-        dropped.
+        If the result is empty, sentences that state the reasons and the alternatives. Otherwise,
+        sentences about the boxes that were left out, because the reader would have more bank
+        conflicts.
     items : tuple of Suggestion
     """
 
@@ -217,43 +221,46 @@ def suggest(
 ) -> Suggestions:
     """Suggest boxes, swizzles and L2 fetch sizes for a tile, best first.
 
-    `make_tma_descriptor` accepts every suggestion, the copies cover the tile exactly, and the
-    reader can read the tile. Suggestions are sorted by the measured speed of the copies.
-    Suggestions of equal speed are sorted by the number of copies, then by the bytes of shared
-    memory, then by the bank conflicts.
+    `make_tma_descriptor` accepts every suggestion. The copies of a suggestion cover the tile
+    exactly, and the reader can read the tile. Suggestions are sorted by the measured speed of the
+    copies. Suggestions that are about as fast as the fastest suggestion are sorted by the number of
+    copies, then by the bytes of shared memory, then by the bank conflicts.
 
     Parameters
     ----------
     tensor : object
         As for `make_tma_descriptor`.
     tile : sequence of int
-        Extents of the tile that the kernel uses in one step: row-major, one extent per dimension of
-        the tensor, in the units of `box_sizes`. A tile may be larger than the largest box.
+        Extents of the tile that the kernel uses in one step. The extents are row-major, one per
+        dimension of the tensor, and in the same units as `box_sizes`. The tile may be larger than
+        the largest box, because several copies may fill the tile.
     reader : {"wgmma", "tcgen05", "ldmatrix", "threads", None}
-        The instruction that reads the tile in shared memory, or "threads" for plain loads. None if
-        the kernel only stores the tile.
+        The instruction that reads the tile in shared memory. "threads" means plain loads. None
+        means that the kernel only stores the tile to global memory.
     major : {"K", "MN"}
-        The dimension of the product that is contiguous in the tile. Used only if the reader is
-        "wgmma", "tcgen05" or "ldmatrix".
+        The dimension of the matrix product that is contiguous in the tile. `major` is used only if
+        the reader is "wgmma", "tcgen05" or "ldmatrix".
     access : {"row", "column"} or function
-        The elements that threads read, as in `bank_conflicts`. A function takes the index of a
-        thread in its warp, and returns the row-major index of an element of the tile, or None.
+        The elements that the threads of a warp read, as in `bank_conflicts`. A function gets the
+        index of a thread in its warp. It returns the row-major index of the element of the tile
+        that the thread reads, or None for an idle thread.
     data_type : TensorMapDataType, name or value, optional
         As for `make_tma_descriptor`.
     stages : int
         Number of tiles in shared memory at the same time.
     smem_bytes : int, optional
-        Bytes of shared memory for all stages. None means the GPU's maximum for a block.
+        Bytes of shared memory that all stages together may use. None means the GPU's maximum for a
+        thread block.
     rules, allow, target
-        As for `make_tma_descriptor`. If only libcu++ refuses the tensor, for example because of the
-        strides of a permuted view, the broken rule is switched off: `arguments` has the rule in
-        `allow`, and `reasons` names the rule.
+        As for `make_tma_descriptor`. If libcu++ refuses the tensor and the driver does not, the
+        broken rule of libcu++ is switched off. An example is a rule about the strides of a permuted
+        view. Then `allow` in `arguments` has the rule, and `reasons` names the rule.
 
     Returns
     -------
     Suggestions
-        A sequence of `Suggestion`, which ``print`` shows as a table. If TMA cannot or should not
-        copy the tile, the sequence is empty, and `reasons` has the causes and what to do instead.
+        A sequence of `Suggestion`. ``print`` shows the sequence as a table. If TMA cannot or should
+        not copy the tile, the sequence is empty, and `reasons` has the causes and the alternatives.
 
     Raises
     ------
@@ -294,8 +301,8 @@ def suggest_view(
 ) -> Suggestions:
     """Return the suggestions for a `TensorView`, which may describe a tensor that does not exist.
 
-    `options` has those options of `make_tma_descriptor` that the caller passed: data_type, rules,
-    allow and target.
+    `options` has the options that the caller passed. Possible options are data_type, rules, allow
+    and target.
     """
     extents = read_tile(tile, view)
     named, of_major = check_reader(reader), read_major(major, "a tile of (M or N, K)")
@@ -315,7 +322,8 @@ def suggest_view(
     read = read_access(access, extents)
     wanted = SuggestRequest(view, extents, named, of_major, read, card_of(view.device)[0], options)
     # If even the smallest box is refused, the tensor or an option is the cause. Then the broken
-    # rules that only libcu++ has are switched off, and the smallest box is tried again.
+    # rules that libcu++ has and the driver lacks are switched off, and the smallest box is tried
+    # again.
     plain = _plain(wanted)
     if plain is None:
         findings, options = _findings(wanted)
@@ -339,12 +347,13 @@ def suggest_view(
 
 
 def _suggestions(title: str, wanted: SuggestRequest) -> Suggestions:
-    # The reasons are computed when they are read. An unread reason must not keep the tensor alive.
+    # The reasons are computed later, when a program reads them. Until then, they must not keep the
+    # tensor alive.
     later = wanted.without_tensor()
     needless = reasons.if_needless(later)
     if needless is not None:
         return Suggestions(title, (), needless)
-    if not wanted.fits(wanted.tile_bytes):  # then the tile is too large with every box
+    if not wanted.fits(wanted.tile_bytes):  # the tile is too large, whatever its boxes are
         return Suggestions(title, (), partial(reasons.of_too_large, later, wanted.tile_bytes))
     found, refused = choices(wanted)
     if not found:
@@ -403,12 +412,13 @@ def _plain(wanted: SuggestRequest) -> TensorMap | None:
 def _findings(wanted: SuggestRequest) -> tuple[list[Violation], dict[str, Any]]:
     """Return the violations that do not depend on the box, and the options with a longer `allow`.
 
-    A broken rule that only libcu++ has becomes an entry of `allow` instead of a violation. Raises
-    `TmaPreconditionError` if an option cannot be read.
+    If a broken rule is a rule of libcu++ that the driver does not have, it becomes an entry of
+    `allow` instead of a violation. Raises `TmaPreconditionError` if an option cannot be read.
     """
     options = wanted.options
     own = {"box_sizes": wanted.tile, "swizzle": "none", "l2_fetch_size": "none"}
-    # After a rule is switched off, the check may find another broken rule, so it is repeated.
+    # After a rule is switched off, the check may find another broken rule. The check is therefore
+    # repeated.
     while True:
         report = build.check_view("tiled", wanted.view, DEFAULTS | options | own)
         unreadable = [v for v in report.violations if v.rule == "ARGUMENT"]
