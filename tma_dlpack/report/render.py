@@ -73,11 +73,9 @@ class Section:
         yield from map(plain, map(str.strip, self.lines))
         if self.table:
             yield table_html(map(str, self.table[0]), self.table[1:])
-        for finding in self.findings:
-            if isinstance(finding, Finding):
-                yield _block(finding)
-            else:
-                yield finding_html(finding, with_argument=False)
+        for one in self.findings:
+            is_ours = isinstance(one, Finding)
+            yield _block(one) if is_ours else finding_html(one, with_argument=False)
         yield _preformatted(self.listing)
         yield from self.pictures
 
@@ -88,16 +86,16 @@ def _filled(line: str, indent: str) -> str:
     return wrapped(words, indent + line[: len(line) - len(words)])
 
 
-def _sections(parts: Iterable[Section | Finding]) -> Iterator[Section]:
+#: The sections of a report; a finding stands for a section of its own.
+Parts = Iterable[Section | Finding]
+
+
+def _sections(parts: Parts) -> Iterator[Section]:
     return (Section(findings=(part,)) if isinstance(part, Finding) else part for part in parts)
 
 
 def as_text(
-    head: str,
-    sections: Iterable[Section | Finding],
-    notes: Iterable[str] = (),
-    *,
-    is_head_first: bool = False,
+    head: str, sections: Parts, notes: Iterable[str] = (), *, is_head_first: bool = False
 ) -> str:
     r"""Return a report as text: the sections, the notes, and `head` as the last or the first part.
 
@@ -110,7 +108,7 @@ def as_text(
     return printable("\n\n".join(parts))
 
 
-def as_html(head: str, sections: Iterable[Section | Finding], notes: Iterable[str] = ()) -> str:
+def as_html(head: str, sections: Parts, notes: Iterable[str] = ()) -> str:
     """Return a report as HTML: `head`, the sections, the notes; only `pictures` are HTML."""
     from tma_dlpack.draw.cards import bold, plain
     from tma_dlpack.draw.figure import fragment

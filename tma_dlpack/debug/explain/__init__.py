@@ -378,14 +378,16 @@ class Explanation:
     def _repr_html_(self) -> str:
         return report.as_html(self._head(), self._sections(), self.notes)
 
-    def _sections(self) -> Iterator[report.Section]:
-        for title, request, found in self._groups():
-            yield report.Section(
+    def _sections(self) -> list[report.Section]:
+        return [
+            report.Section(
                 title,
                 [str(request)] if request.shown() else (),
                 [_one_line(found, request)],
                 findings=(*found.violations, *found.advice),
             )
+            for title, request, found in self._groups()
+        ]
 
 
 def _not_shown(requests: Iterable[PrintedArguments]) -> str:

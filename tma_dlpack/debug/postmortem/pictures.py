@@ -128,18 +128,22 @@ def waits(barriers: Iterable[DeadBarrier]) -> tuple[tma.draw.Figure, ...]:
 def html_of(found: PostMortem) -> str:
     """Return the findings as HTML."""
     drawn = report.Section(pictures=[*frozen(found.barriers), *waits(found.barriers)])
-    hung = [_section(one, barrier_facts(one)) for one in found.barriers if one.rule]
+    hung = [
+        report.Section(lines=barrier_facts(one), findings=[*findings_of(one)])
+        for one in found.barriers
+        if one.rule
+    ]
     rest = [report.Section(lines=lines) for lines in found.rest()]
     return report.as_html(found.head(), [*map(_fault, found.faults), drawn, *hung, *rest])
 
 
 def _fault(fault: Fault) -> report.Section:
-    lines = [*fault_facts(fault), *(f"note: {note}" for note in fault.notes)]
-    return replace(_section(fault, lines), listing=fault.listing, pictures=[*_tile(fault)])
-
-
-def _section(one: Fault | DeadBarrier, lines: list[str]) -> report.Section:
-    return report.Section(lines[0], lines=lines[1:], findings=[*findings_of(one)])
+    title, *facts = fault_facts(fault)
+    lines = [*facts, *(f"note: {note}" for note in fault.notes)]
+    found = [*findings_of(fault)]
+    return report.Section(
+        title, lines=lines, findings=found, listing=fault.listing, pictures=[*_tile(fault)]
+    )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
