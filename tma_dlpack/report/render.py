@@ -73,9 +73,10 @@ class Section:
         yield from map(plain, map(str.strip, self.lines))
         if self.table:
             yield table_html(map(str, self.table[0]), self.table[1:])
-        for one in self.findings:
-            is_ours = isinstance(one, Finding)
-            yield _block(one) if is_ours else finding_html(one, with_argument=False)
+        yield from (
+            _block(one) if isinstance(one, Finding) else finding_html(one, with_argument=False)
+            for one in self.findings
+        )
         yield _preformatted(self.listing)
         yield from self.pictures
 

@@ -139,15 +139,18 @@ class LintReport:
 
     def __str__(self) -> str:
         head = "\n".join([self._total(), *(self._examined() if self.functions else ())])
-        return report.as_text(head, [f.finding for f in self.findings], self.notes)
+        return report.as_text(head, self._found(), self.notes)
 
     def __repr__(self) -> str:
         return f"LintReport({self._total()})"
 
+    def _found(self) -> list[report.Finding]:
+        return [finding.finding for finding in self.findings]
+
     def _total(self) -> str:
         more = f"; {counted(len(self.suppressed), 'finding')} suppressed" * bool(self.suppressed)
         more += f"; {counted(len(self.hidden), 'note')} not shown" * bool(self.hidden)
-        return f"{report.total(self.findings)} in {counted(self.functions, 'function')}{more}"
+        return f"{report.total(self._found())} in {counted(self.functions, 'function')}{more}"
 
     def _examined(self) -> list[str]:
         """Return a summary of the code that was examined, and of the parts that were skipped."""
@@ -163,8 +166,7 @@ class LintReport:
 
     def _repr_html_(self) -> str:
         pictures = report.Section(pictures=self._pictures())
-        found = [f.finding for f in self.findings]
-        return report.as_html(self._total(), [*found, pictures], self.notes)
+        return report.as_html(self._total(), [*self._found(), pictures], self.notes)
 
     def _pictures(self) -> list[tma.draw.Figure]:
         """Return pictures of the first missing fences, with a lane for each proxy."""

@@ -16,6 +16,7 @@ from tma_dlpack.debug.postmortem.results import (
     barrier_words,
     fault_facts,
     findings_of,
+    rest_lines,
 )
 
 # maximum number of barriers of a kernel that are drawn
@@ -133,7 +134,7 @@ def html_of(found: PostMortem) -> str:
         for one in found.barriers
         if one.rule
     ]
-    rest = [report.Section(lines=lines) for lines in found.rest()]
+    rest = [report.Section(lines=lines) for lines in rest_lines(found)]
     return report.as_html(found.head(), [*map(_fault, found.faults), drawn, *hung, *rest])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
@@ -247,9 +248,8 @@ class PostMortem(public.Drawn):
     @property
     def findings(self) -> tuple[report.Finding, ...]:
         """A finding for each cause of each fault, and for each barrier with a rule."""
-        return tuple(
-            finding for one in (*self.faults, *self.barriers) for finding in findings_of(one)
-        )
+        found = [*map(findings_of, self.faults), *map(findings_of, self.barriers)]
+        return tuple(itertools.chain(*found))
 
     def to_json(self) -> str:
         """Return the findings as JSON: faults, barriers, maps, kernels, notes."""
@@ -290,18 +290,10 @@ class PostMortem(public.Drawn):
             [*_more(len(self.faults), "kinds of fault")],
             *map(barrier_lines, [b for b in self.barriers if b.rule][:_MOST_SHOWN]),
             self._quiet_barriers(),
-            *self.rest(),
+            *rest_lines(self),
         ]
         parts = [report.Section(lines=lines) for lines in sections]
         return report.as_text(self.head(), parts, is_head_first=True)
-
-    def rest(self) -> list[list[str]]:
-        """Return the lines about the maps, the kernels, and the notes."""
-        return [
-            [f"map at {found}" for found in self.maps],
-            [line for kernel in self.kernels for line in kernel_lines(kernel)],
-            [f"note: {note}" for note in self.notes],
-        ]
 
     def _quiet_barriers(self) -> list[str]:
         quiet = [barrier for barrier in self.barriers if not barrier.rule]
@@ -399,22 +391,15 @@ def _cause_lines(one: Fault | DeadBarrier) -> Iterator[str]:
 
 def findings_of(one: Fault | DeadBarrier) -> Iterator[report.Finding]:
     """Yield a finding for each cause of a fault, or for the rule of a barrier."""
-    causes: tuple[Cause, ...] = (Cause(one.rule, one.message, one.fix, True),)
-    sites = one.alike if isinstance(one, Fault) else one.waiting
-    if isinstance(one, Fault):
-        causes = one.causes or causes
-    for cause in causes if one.rule else ():
+    causes = one.causes if isinstance(one, Fault) else ()
+    for cause in causes or (Cause(one.rule, one.message, one.fix, True),) * bool(one.rule):
         sure = "" if cause.is_sure else "also wrong, though it ends otherwise: "
         sure = "likely: " if cause.is_likely else sure
         yield report.Finding(
-            cause.rule,
-            report.WARNING if cause.is_likely else report.ERROR,
-            sure + cause.message,
-            cause.fix,
-            one.kernel,
-            one.lines[0] if one.lines else None,
-            sites=sites,
-        )
+            cause.rule, report.WARNING if cause.is_likely else report.ERROR, sure + cause.message,
+            cause.fix, one.kernel, one.lines[0] if one.lines else None,
+            sites=one.alike if isinstance(one, Fault) else one.waiting,
+        )  # fmt: skip
 
 
 def barrier_words(barrier: DeadBarrier) -> str:
@@ -438,6 +423,15 @@ def barrier_facts(barrier: DeadBarrier) -> list[str]:
 def barrier_lines(barrier: DeadBarrier) -> list[str]:
     """Return the lines of text about a barrier at which warps wait, and the cause."""
     return [*barrier_facts(barrier), *_cause_lines(barrier)]
+
+
+def rest_lines(found: PostMortem) -> list[list[str]]:
+    """Return the lines of text about the maps, the kernels, and the notes."""
+    return [
+        [f"map at {one}" for one in found.maps],
+        [line for kernel in found.kernels for line in kernel_lines(kernel)],
+        [f"note: {note}" for note in found.notes],
+    ]
 
 
 def kernel_lines(kernel: DeadKernel) -> list[str]:
