@@ -140,7 +140,7 @@ class VerifyReport:
                 f"{row.name}: {row.disagreements} of {coerce.counted(row.cases, 'case')} disagree",
                 "send the file that verify(out='findings.json.gz') writes",
                 evidence=tuple((row.first or "").splitlines()),
-            )  # fmt: skip
+            )
             for row in self.rows
             if row.disagreements
         )
