@@ -1,18 +1,19 @@
 """Generate code from the rules and tables of the package: ``python .packaging/generate.py``.
 
-Run it after a change of `checks/` rows, `checks.struct.STRUCT`, or `tables/`. It writes
+Run this script after a change of the rows in `checks/`, of `checks.struct.STRUCT`, or of
+`tables/`. It writes
 
 ``tma_dlpack/checks/judge.py``               the judge in Python
-``tma_dlpack/tables/abi.py``                 a checksum of these tables, and the rare options
+``tma_dlpack/tables/abi.py``                 a checksum of the rows, and the rare options
 ``tma_dlpack/include/tma_dlpack_tables.h``   the judge, limits, data types, targets, fields in C
 ``tma_dlpack/include/tma_dlpack_options.hpp``  the options in C++
 ``tma_dlpack/explorer/tables.js``            the tables in JavaScript, with names and messages
 
-A row is a rule with a predicate, which must be true for an accepted call. A judge is the function
-that evaluates all predicates. All these files are checked in; tests/include/test_generated.py
-compares them with the output of the generator. `predicates.py` translates the predicates,
-`rare_options.py` prints the options, and `in_javascript.py` prints the tables of the page. This
-module prints the tables in C.
+A rule is a row of `checks/`. Its predicate is an expression that is true for every accepted call. A
+judge is a function that evaluates the predicates of all rules. All generated files are checked in.
+tests/include/test_generated.py compares the files with the output of this script. `predicates.py`
+translates the predicates, `rare_options.py` prints the options, and `in_javascript.py` prints the
+tables of the page. This module prints the tables in C.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))  # for tests, which load this file by its path
+sys.path.insert(
+    0, str(Path(__file__).parent)
+)  # tests load this file by its path, without its folder
 
 from in_javascript import js_tables
 from predicates import (
@@ -49,11 +52,11 @@ from tma_dlpack.tables.dtypes import DATA_TYPES, FROM_DLPACK, LANES_OF_4_BITS
 from tma_dlpack.tables.enums import DLDataTypeCode
 from tma_dlpack.tables.targets import COLUMNS, TARGETS
 
-MASK_BITS = 64  # of the judge's mask in C, and of `allowed` in TmaDlpackOptions
+MASK_BITS = 64  # width of the judge's mask in C, and of `allowed` in TmaDlpackOptions
 
 
 def mask(ids: Iterable[str]) -> str:
-    """Return the rows' bits as a C constant; raise if there are more rows than bits."""
+    """Return the mask of these rules as a C constant; raise ValueError if a rule has no bit."""
     number = sum(1 << NUMBER[i] for i in ids)
     if number >> MASK_BITS:
         raise ValueError(
@@ -66,8 +69,8 @@ def mask(ids: Iterable[str]) -> str:
 def c_rows() -> list[str]:
     """Return the C function that selects the rules for a kind of map and a set of rules."""
     lines = [
-        "/* Return the mask of those rules of a set that apply to a kind of map.",
-        " * `is_driver_call` is 1 for bare arguments without a tensor. */",
+        "/* Return the mask of the rules in a set of rules that apply to a kind of map.",
+        " * `is_driver_call` is 1 for a driver_encode_* call, which has no tensor. */",
         "static inline uint64_t tma_dlpack_rows(int kind, int rules, int is_driver_call) {",
         f"  static const uint64_t rows[{len(KINDS)}][{len(SET_NAMES)}] = {{",
     ]
@@ -83,13 +86,13 @@ def c_rows() -> list[str]:
         "  return rows[kind][rules] & ~(is_driver_call ? make_only : 0);",
         "}",
         "",
-        "/* The rows that `allow` may switch off. */",
+        "/* The mask of the rows that `allow` may switch off. */",
         f"#define TMA_DLPACK_ALLOWABLE {mask(ALLOWABLE)}",
     ]
 
 
 def c_types() -> list[str]:
-    """Return the C table of data types, and the C function from DLPack types to data types."""
+    """Return the C table of data types, and the C function from a DLPack type to a data type."""
     rows = []
     for r in DATA_TYPES:
         columns = (
@@ -107,7 +110,8 @@ def c_types() -> list[str]:
             f"/* {code.name} */"
         )
     return [
-        "/* A row for each CUtensorMapDataType. A map stores `element_type` and `tf32`. */",
+        "/* A row for each CUtensorMapDataType. `element_type` and `tf32` are the values of",
+        " * the fields of a map with these names. */",
         "typedef struct {",
         "  int element_bits, is_packed, is_padded, is_float, packed_unit, interleaves, swizzles;",
         "  int element_type, tf32;",
@@ -125,8 +129,8 @@ def c_types() -> list[str]:
         "",
         f"enum {{ TMA_DLPACK_LAST_CODE = {max(DLDataTypeCode)} }}; /* of DLDataTypeCode */",
         "",
-        "/* Return the map type of a DLPack type, as libcu++'s __get_tensor_map_data_type does,",
-        " * or -1 without such a type. */",
+        "/* Return the CUtensorMapDataType of a DLPack type, or -1 if there is no such type. The",
+        " * __get_tensor_map_data_type of libcu++ has the same cases. */",
         "static inline int tma_dlpack_own_type(int code, int bits, int lanes) {",
         "  switch (code << 8 | bits) {",
         *cases,
@@ -154,7 +158,7 @@ def c_targets() -> list[str]:
     return [
         *lines,
         "",
-        "/* Return a named target's compute capability and shared memory of a block, in bytes. */",
+        "/* Return {major, minor, bytes of shared memory of a block} of a target, or NULL. */",
         f"enum {{ TMA_DLPACK_TARGETS = {len(TARGETS)} }};",
         "static inline const int *tma_dlpack_target(int number) {",
         "  static const int targets[TMA_DLPACK_TARGETS][3] = {",
@@ -166,8 +170,10 @@ def c_targets() -> list[str]:
 
 
 def c_fields() -> list[str]:
-    """Return C constants for the fields of the 128 bytes: first bit and width of entry 0."""
-    lines = ["/* First bit and width of entry 0 of each field; entry i begins i widths later. */"]
+    """Return C constants for the fields of a map: the first bit and the width of entry 0."""
+    lines = [
+        "/* First bit and width (in bits) of each field's entry 0; entry i is i widths later. */"
+    ]
     seen: set[str] = set()
     for field in FIELDS:
         if field.name in seen:
@@ -182,7 +188,7 @@ def c_fields() -> list[str]:
 
 
 def fields_of(is_array: bool) -> str:
-    """Return the array fields, or the other fields, of the struct as arguments of a macro."""
+    """Return FIELD(name) for each field of the struct that is an array, or that is a number."""
     return " ".join(f"FIELD({name})" for name, count, *_ in STRUCT if bool(count) is is_array)
 
 
@@ -235,27 +241,29 @@ def c_tables() -> str:
             "",
             *header_version(),
             "",
-            "/* A number that changes with the struct, the rows and the options. */",
+            "/* A checksum of the struct, the rows and the options. */",
             f"#define TMA_DLPACK_TABLES_ABI {abi():#010x}u",
             "",
             *constants,
             "",
             f"enum {{ {sets} }}; /* sets of rules */",
             "",
-            "/* A call as plain numbers, from tma_dlpack_describe; index 0 is innermost. */",
+            "/* TmaDlpackDescribed is a call as plain numbers, which tma_dlpack_describe fills in.",
+            " * Index 0 of an array is the innermost dimension. */",
             "TMA_DLPACK_BEGIN",
             "",
             "typedef struct {",
             *struct,
             "} TmaDlpackDescribed;",
             "",
-            "/* The fields of TmaDlpackDescribed: those of one number, and the arrays. */",
+            "/* Apply the macro FIELD to each field of TmaDlpackDescribed that is a number",
+            " * (NUMBERS) or an array (ARRAYS). */",
             "#define TMA_DLPACK_NUMBERS(FIELD) " + fields_of(is_array=False),
             "#define TMA_DLPACK_ARRAYS(FIELD) " + fields_of(is_array=True),
             "",
             *c_options(),
             "",
-            "/* The rules, in libcu++'s order; rule i is bit i of the judge's mask. */",
+            "/* The rules, in the order of libcu++'s checks. Bit i of a mask is rule i. */",
             "enum {",
             *rules,
             "  TMA_DLPACK_RULE_COUNT",
@@ -276,7 +284,7 @@ def c_tables() -> str:
             "",
             *c_fields(),
             "",
-            "/* Return a number wrapped to 32 bits, as the driver's sums wrap [measured]. */",
+            "/* Return a number wrapped to signed 32 bits, as the driver's sums are [measured]. */",
             "static inline int64_t tma_dlpack_int32(int64_t n) {",
             "  return ((n + (INT64_C(1) << 31)) & INT64_C(0xffffffff)) - (INT64_C(1) << 31);",
             "}",
@@ -292,7 +300,10 @@ def c_tables() -> str:
 
 
 def python_abi() -> str:
-    """Return tables/abi.py, which an import compares with the C extension; it imports no rules."""
+    """Return tables/abi.py, which has the checksum and imports no rules.
+
+    `import tma_dlpack` compares this checksum with the checksum of the C extension.
+    """
     rows = {rule_id: NUMBER[rule_id] for rule_id in ALLOWABLE}
     return "\n".join(
         [
@@ -302,9 +313,9 @@ def python_abi() -> str:
             "",
             "from typing import NamedTuple",
             "",
-            f"ABI = {abi():#010x}  # changes with the struct, the rows and the options",
+            f"ABI = {abi():#010x}  # checksum of the struct, the rows and the options",
             "",
-            "#: The rows that `allow=` may switch off, by id.",
+            "#: Id of a row that `allow=` may switch off -> the number of the row.",
             f"ALLOWABLE_ROWS = {rows!r}".replace("'", '"'),
             "",
             "",

@@ -6,9 +6,9 @@ A verb is a function of the header. Two lines follow the comment of each verb::
     //   e.g. an example
 
 The entry of a verb on the page contains these two lines, the comment, and the declarations that
-follow. A line such as ``// ---- loads ----`` begins a chapter. Declarations of the same name
-without such lines, such as those with a policy for L2, belong to the entry before them. The pages
-are checked in, and a test compares them with the output of this generator.
+follow. A line such as ``// ---- loads ----`` begins a chapter. A declaration without
+these two lines, such as an overload with a policy for L2, belongs to the entry before it if the
+names are equal. The pages are checked in. A test compares them with the output of this generator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ HEADERS = ("tma_dlpack/include/tma_dlpack.h", "tma_dlpack/include/tma_dlpack_mma
 PAGE = "notebooks/reference/headers.md"
 TITLE = "C and C++ headers"
 
-#: Page in the folder of `PAGE` -> its title, and the chapters of the headers that it documents.
+#: Page in the folder of `PAGE` -> the title of the page, and the chapters that the page documents.
 PARTS = {
     "headers_host.md": (
         "Headers: maps and numbers on the host",
@@ -59,15 +59,15 @@ PARTS = {
     ),
 }
 
-#: The line of the page below which the text is generated; above it, the text is hand-written.
+#: The line of the page between the hand-written text above and the generated text below.
 MARKER = "<!-- from here on: .packaging/header_reference.py, from the comments of tma_dlpack.h -->"
 
 ROW = re.compile(r"//   (.+) \| (.+) \| (.+) \| (\d\.\d) \| (.+)")
 EXAMPLE = re.compile(r"//   e\.g\. (.+)")
 CHAPTER = re.compile(r"// -{4} (.+?) -{4,}")
-#: Columns of code that the site shows without cutting it.
+#: Longest line of code that the site shows without cutting it, in columns.
 WIDTH = 80
-#: Macro of the header -> the declaration that it expands to, with its arguments as {0}, {1}, ...
+#: Macro of the header -> its declaration, in which {0}, {1}, ... are the macro's arguments.
 MACROS = {
     "TMA_DLPACK_POLICY": "CachePolicy {0}()",
     "TMA_DLPACK_REPLACE_IN_DIMENSION": (
@@ -75,7 +75,7 @@ MACROS = {
     ),
     "TMA_DLPACK_REPLACE_CONSTANT": "template <{1} value> void replace_{0}(Map* map)",
 }
-#: The beginning of a line that declares something.
+#: The beginning of a line that declares a function or a struct.
 DECLARES = re.compile(
     r"template|__device__|TMA_DLPACK_(?:EITHER|REPLACES)|inline CUtensorMap|struct \w+$"
 )
@@ -132,7 +132,7 @@ def declaration(lines: list[str], at: int) -> str | None:
 
 
 def methods(lines: list[str], at: int) -> Iterator[str]:
-    """Return the member functions of the struct that begins at a line."""
+    """Yield the member functions of the struct that begins at a line."""
     for line in lines[at : lines.index("};", at)]:
         found = re.match(r"  __host__ __device__ (.*?\))(?: const)?(?: \{|$)", line)
         if found:
@@ -140,7 +140,7 @@ def methods(lines: list[str], at: int) -> Iterator[str]:
 
 
 def verbs(text: str) -> list[Verb]:
-    """Return the entries of a header, in the order of the header."""
+    """Return the entries of a header's verbs, in the order of the header."""
     lines = text.splitlines()
     found: list[Verb] = []
     chapter, comment, depth = "", [], 0
@@ -170,7 +170,7 @@ def verbs(text: str) -> list[Verb]:
 
 
 def plain(text: str) -> str:
-    """Return a comment with Markdown's characters escaped; text in backticks stays code."""
+    """Return a comment as Markdown: escape special characters, except between backticks."""
     parts = text.split("`")
     parts[::2] = [re.sub(r"([\\*_<>\[\]#])", r"\\\1", part) for part in parts[::2]]
     return "`".join(parts)
@@ -230,16 +230,16 @@ def part_of(entry: Verb) -> str:
 
 
 def links(header: str) -> dict[str, str]:
-    """Return the address of each verb's entry, relative to the folder of the pages."""
+    """Return verb -> the address of its entry, relative to the folder of the pages."""
     return {e.name: f"{part_of(e)}#{e.name.lower()}" for e in verbs(header)}
 
 
 def pages(hand_written: str, header: str) -> dict[str, str]:
     """Return the text of each page by its name.
 
-    The first page is the hand-written text and a list of all verbs; the other pages have the
-    entries. The list also has the anchors of the entries, because links from elsewhere may point
-    to the first page, which once contained all entries.
+    The first page is the hand-written text and a list of all verbs. The other pages have the
+    entries. The list also has the anchors of the entries, because the first page once contained all
+    entries, and links from other sites may still use these anchors.
     """
     entries = verbs(header)
     contents = [

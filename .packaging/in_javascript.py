@@ -1,7 +1,7 @@
 """Printer of explorer/tables.js, the tables of the explorer's page.
 
-The predicates and offsets in `consumer/` are Python functions of one expression each. Their source
-is parsed and translated.
+Each predicate and each offset in `consumer/` is a Python function with a single expression. This
+module parses the source of these functions, and translates it to JavaScript.
 """
 
 # ruff: noqa: N802  # methods are named after ast's classes
@@ -46,7 +46,7 @@ from tma_dlpack.tables.refusals import COPY_REFUSALS
 from tma_dlpack.tables.rule import DOCUMENTS, LIBCUDACXX
 from tma_dlpack.tables.targets import SWIZZLE_SPAN_BYTES, TARGETS
 
-#: Argument of our functions -> its enum.
+#: Argument of this package's functions -> its enum.
 ENUMS = {
     "interleave_layout": TmaInterleaveLayout,
     "swizzle": TmaSwizzle,
@@ -62,7 +62,7 @@ def _static(text: object) -> str:
 
 
 def js_rows() -> list[dict[str, Any]]:
-    """Return the rules: for each its calls, the values that it reads, and its messages."""
+    """Return a dict for each rule: its calls, the values that it reads, and its messages."""
     rows = []
     for rule in RULES:
         columns = {
@@ -92,7 +92,7 @@ def js_rows() -> list[dict[str, Any]]:
 
 
 def js_types() -> list[dict[str, Any]]:
-    """Return the data types, each with a dtype of a tensor that can have this data type."""
+    """Return the data types of maps, each with one dtype of a tensor that can have this type."""
     named = {name: t for name, t in NAMED_DTYPES.items() if t.lanes in (1, 2)}
     rows = []
     for r in DATA_TYPES:
@@ -125,21 +125,21 @@ def js_dtypes() -> dict[str, dict[str, Any]]:
 
 
 def js_fields() -> list[dict[str, Any]]:
-    """Return the fields of the 128 bytes, with their bits."""
+    """Return the fields of a map's 128 bytes, with their bits."""
     names = ("name", "index", "pieces", "bias", "unit", "signed", "kind", "rank")
     rows = [{name: getattr(field, name) for name in names} for field in FIELDS]
     return [{k: v for k, v in row.items() if v is not None and v is not False} for row in rows]
 
 
 class OfOperand(InJavaScript):
-    """Print a module's functions of one expression as JavaScript, with their calls inlined."""
+    """Print a module's one-expression functions as JavaScript, and inline the called functions."""
 
     def __init__(self, module: ModuleType) -> None:
         self.tree, self.names = ast.parse(inspect.getsource(module)), vars(module)
-        self.given = {"o": "o"}  # parameter of the function -> its JavaScript
+        self.given = {"o": "o"}  # parameter of the function -> the JavaScript of its value
 
     def row(self, call: ast.Call) -> tuple[str, str]:
-        """Return the id and the predicate, as JavaScript, of the row that a call makes."""
+        """Return the id and the predicate (in JavaScript) of the row that a call makes."""
         columns = {keyword.arg: keyword.value for keyword in call.keywords}
         holds = columns["holds"]
         body = holds.body if isinstance(holds, ast.Lambda) else self.body(holds.id)
@@ -150,7 +150,7 @@ class OfOperand(InJavaScript):
         return found.body[-1].value
 
     def visit_Call(self, node: ast.Call) -> str:
-        if isinstance(node.func, ast.Attribute):  # startswith with a tuple of words
+        if isinstance(node.func, ast.Attribute):  # the call is text.startswith((word, ...))
             (words,) = node.args
             found = f"{json.dumps(ast.literal_eval(words))}.some((w) => {{}}.startsWith(w))"
             return found.format(self.visit(node.func.value))
@@ -182,12 +182,12 @@ class OfOperand(InJavaScript):
 
 
 def js_operand_functions() -> list[str]:
-    """Return the predicates of matrix descriptors, and their two offsets, as JavaScript."""
+    """Return as JavaScript the predicates and the two byte offsets of matrix descriptors."""
     rows, offsets = OfOperand(refusals), OfOperand(operand)
     calls = [n for n in ast.walk(rows.tree) if isinstance(n, ast.Call)]
     found = [rows.row(n) for n in calls if isinstance(n.func, ast.Name) and n.func.id == "_row"]
     return [
-        "  // The predicates of matrix descriptors, and their two offsets.",
+        "  // The predicates of matrix descriptors, and the functions of the two byte offsets.",
         "  OPERAND_HOLDS: {",
         *(f"    {name}: (o) => {text}," for name, text in found),
         "  },",
@@ -199,7 +199,7 @@ def js_operand_functions() -> list[str]:
 
 
 def js_operand() -> dict[str, Any]:
-    """Return the instructions that read tiles through matrix descriptors, and their rules."""
+    """Return the instructions that read a matrix descriptor, and the rules of the descriptor."""
     instructions = [
         {
             "name": row.name,
@@ -231,7 +231,7 @@ def js_operand() -> dict[str, Any]:
 
 
 def js_verbs() -> dict[str, Any]:
-    """Return, for each kind of map, the function that makes it, with names and defaults."""
+    """Return kind of map -> the names of its function, and the defaults of the parameters."""
     rows = {}
     for kind, (_, make) in choice.VERBS.items():
         given = choice.parameters(kind)
@@ -303,7 +303,7 @@ def js_tables() -> str:
 
 
 def _js_constant(name: str) -> str:
-    """Return a constant as JavaScript; a kind of map is its name."""
+    """Return a constant as JavaScript: the name of a kind of map, or a number."""
     return json.dumps(name.lower() if name.lower() in KINDS else CONSTANTS[name])
 
 

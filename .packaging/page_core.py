@@ -30,7 +30,7 @@ OPTIONS = (
 
 
 def sources_hash() -> str:
-    """Return the hash of the compiler's options and of the sources."""
+    """Return one hash of the compiler's options and the sources together."""
     hashed = hashlib.sha256(" ".join(OPTIONS).encode())
     for name in SOURCES:
         hashed.update((PACKAGE / name).read_bytes())
@@ -38,7 +38,7 @@ def sources_hash() -> str:
 
 
 def compile_to(path: Path) -> None:
-    """Compile the core to a file."""
+    """Compile the C core, and write the WebAssembly module to a file."""
     command = [sys.executable, "-m", "ziglang", "cc", *OPTIONS, "-o", str(path), "native/page.c"]
     subprocess.run(command, cwd=PACKAGE, check=True)
     path.chmod(0o644)

@@ -1,9 +1,11 @@
 """Translation of predicates to C and JavaScript; the judges in Python and C.
 
-A rule (a row) has a predicate, which must be true for an accepted call; a judge is the function
-that evaluates all predicates. A predicate is an expression in a small subset of Python: names of
-`STRUCT` and of `CONSTANTS`, subscripts, integers, ``and or not``, comparisons, ``+ - * % >> &``,
-``a if b else c`` and ``int32(x)``, which wraps as the driver's signed 32-bit sums do.
+A rule is a row of `checks/`. Its predicate is true for every accepted call. A judge is a function
+that evaluates the predicates of all rules.
+
+A predicate is an expression in a small subset of Python: names of `STRUCT` and of `CONSTANTS`,
+subscripts, integers, ``and or not``, comparisons, ``+ - * % >> &``, ``a if b else c`` and
+``int32(x)``, which wraps as the driver's signed 32-bit sums do.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ CONSTANTS: dict[str, int] = {
     "SWIZZLE_32B": int(TmaSwizzle.bytes32),
     "SWIZZLE_128B": int(TmaSwizzle.bytes128),
 }
-#: Names of powers of two, by which C takes remainders with a mask.
+#: Names whose values are powers of two. C computes a remainder by such a value with `&`.
 POWERS_OF_TWO = {"alignment_bytes", *(n for n, v in CONSTANTS.items() if v > 0 and not v & v - 1)}
 #: Set of rules -> its name in C.
 SET_NAMES = {
@@ -58,10 +60,10 @@ _OPERATORS = {
 
 
 class InC(ast.NodeVisitor):
-    """Print an expression of the subset as C."""
+    """Print an expression in the subset of Python as C."""
 
     comparisons = _COMPARISONS
-    masks = True  # print a remainder by a power of two as a mask
+    masks = True  # print `x % 2^n` as `x & (2^n - 1)`
 
     def visit_Expression(self, node: ast.Expression) -> str:
         return self.visit(node.body)
@@ -123,15 +125,15 @@ def _is_power_of_two(node: ast.expr) -> bool:
 
 
 def in_c(expression: str) -> str:
-    """Return an expression as C."""
+    """Return an expression in the subset of Python as C."""
     text: str = InC().visit(ast.parse(expression, mode="eval"))
     return text
 
 
 class InJavaScript(InC):
-    """Print an expression of the subset as JavaScript.
+    """Print an expression in the subset of Python as JavaScript.
 
-    Its numbers are exact below 2^53; ``| 0`` wraps to 32 bits, signed.
+    JavaScript's numbers are exact below 2^53. ``| 0`` wraps a number to a signed 32-bit integer.
     """
 
     comparisons = {**_COMPARISONS, ast.Eq: "===", ast.NotEq: "!=="}  # noqa: RUF012
@@ -153,7 +155,7 @@ def names_in(expression: str) -> set[str]:
 
 
 class OfCapability(InC):
-    """Print an expression of the compute capability's `major` and `minor` as C."""
+    """Print as C an expression in which only `major` and `minor` of a capability are names."""
 
     def visit_Name(self, node: ast.Name) -> str:
         assert node.id in ("major", "minor")
@@ -172,27 +174,27 @@ NUMBER = {rule.id: number for number, rule in enumerate(RULES)}
 
 
 class Syntax(NamedTuple):
-    """The syntax of a judge in a language: how to print blocks and predicates."""
+    """The syntax of a judge in one language: functions that print blocks and predicates."""
 
     indent: str
     condition: Callable[[str], str]
     loop: Callable[
         [str, int, str], str
-    ]  # takes the variable, its first value and the field of its end
+    ]  # takes the variable, its first value, and the field with its end
     predicate: Callable[[Rule], list[str]]
     end: str = ""
     load: Callable[[str], str] | None = None  # prints the load of a field into a local variable
 
 
 def judge_lines(syntax: Syntax) -> list[str]:
-    """Return the lines of a judge: predicates grouped by kind of map, then by loop."""
+    """Return the lines of a judge, with the predicates grouped by kind of map, then by loop."""
 
     def block(head: str, body: list[str]) -> list[str]:
         inner = [syntax.indent + line for line in body]
         return [head, *inner, *filter(None, [syntax.end])]
 
     lines = []
-    loaded: set[str] = set()  # fields that are loaded outside of any condition
+    loaded: set[str] = set()  # fields that the lines above load for every kind of map
     for kinds, condition in KIND_GROUPS.items():
         groups: dict[str, list[str]] = {"": []}
         fields = {"kind"}
@@ -210,7 +212,7 @@ def judge_lines(syntax: Syntax) -> list[str]:
 
 
 def reads_of(rule: Rule) -> tuple[str, ...]:
-    """Return the arguments that a rule's predicate depends on, in the order of STRUCT."""
+    """Return the arguments on which a rule's predicate depends, in the order of STRUCT."""
     read = names_in(rule.holds)
     found = [word for name, _, words, _ in STRUCT if name in read for word in words.split()]
     return tuple(dict.fromkeys((*found, *rule.reads)))
@@ -237,11 +239,11 @@ def python_judge() -> str:
         "",
         "from typing import Any",
         "",
-        f"ABI = {abi():#010x}  # changes with the struct and the rows",
+        f"ABI = {abi():#010x}  # checksum of the struct, the rows and the options",
         "",
         *(f"{name} = {CONSTANTS[name]}" for name in used),
         "",
-        "#: The arguments that each row reads.",
+        "#: The arguments that each row's predicate depends on.",
         "READS: tuple[tuple[str, ...], ...] = (",
         *(f"    {reads_of(rule)},  # {rule.id}" for rule in RULES),
         ")",
@@ -252,7 +254,11 @@ def python_judge() -> str:
         "",
         "",
         "def judge(c: Any, asked: int) -> list[tuple[int, int]]:",
-        '    """Return (row, entry) of each false predicate in `asked`; entry -1: no loop."""',
+        '    """Return (row, entry) for each row in `asked` whose predicate is false.',
+        "",
+        "    `asked` is a mask of rows. `entry` is the index at which the predicate is false, or",
+        "    -1 if the predicate has no index.",
+        '    """',
         "    failed: list[tuple[int, int]] = []",
     ]
     lines += judge_lines(
@@ -281,7 +287,7 @@ def with_braces(
     member: str,
     predicate: Callable[[Rule], list[str]],
 ) -> Syntax:
-    """Return the syntax of a language with braces around blocks."""
+    """Return the syntax of a language with braces around blocks (C)."""
     return Syntax(
         "  ",
         lambda condition: f"if {printed(condition)} {{",
@@ -295,7 +301,7 @@ def c_judge() -> list[str]:
     """Return the judge as C functions."""
     lines = judge_lines(with_braces(in_c, "int", "c->", _c_predicate))
     return [
-        "/* Mark a condition that is true in ordinary calls. */",
+        "/* Tell the compiler that a condition is true in ordinary calls. */",
         "#ifdef __GNUC__",
         "#define TMA_DLPACK_LIKELY(condition) __builtin_expect(!!(condition), 1)",
         "#else",
@@ -303,7 +309,8 @@ def c_judge() -> list[str]:
         "#endif",
         "",
         "/* Return the mask of the rows in `asked` whose predicates are false. `entries` is NULL,",
-        " * or has a 0 for each row. A row with a loop stores the mask of its false entries. */",
+        " * or an array with a 0 for each row. If a predicate is evaluated for several indices,",
+        " * bit i of entries[row] is set if the predicate is false at index i. */",
         "static inline uint64_t tma_dlpack_judge_entries(const TmaDlpackDescribed *c,",
         "                                                uint64_t asked, uint8_t *entries) {",
         "  uint64_t failed = 0;",
@@ -328,7 +335,7 @@ def _c_predicate(rule: Rule) -> list[str]:
 
 
 def abi() -> int:
-    """Return a number that changes with the struct, the rows and the constants."""
+    """Return a checksum of the struct, the rows, the constants and the options."""
     words = [(r.id, r.holds, r.each, r.kinds, sorted(r.sets), r.make_only) for r in RULES]
     options = [option[:3] for option in arguments.RARE_OPTIONS]
     return zlib.crc32(repr((STRUCT, words, sorted(CONSTANTS.items()), COLUMNS, options)).encode())

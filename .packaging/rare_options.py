@@ -14,7 +14,7 @@ from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobF
 
 
 class Form(NamedTuple):
-    """Templates for one form (type) of option: its declarations, and the test if a call has it."""
+    """Templates for one form (a type of option); `is_given` tests whether a call has the option."""
 
     python: str
     cpp: str
@@ -50,7 +50,7 @@ def _printed(option: Option, template: str) -> str:
 
 
 def c_options() -> list[str]:
-    """Return the C struct of a call's options, and the C functions and macros for it."""
+    """Return the C struct of a call's options, and the functions and macros for this struct."""
     numbers, arrays, start, listed, given = [], [], [], [], []
     for option in arguments.RARE_OPTIONS:
         form = form_of(option)
@@ -64,17 +64,18 @@ def c_options() -> list[str]:
         elif option.default:
             start.append(_printed(option, "  options->{name} = {default};"))
     return [
-        "enum { TMA_DLPACK_OWN_TYPE = -1 };  /* the map type of the tensor's dtype */",
+        "enum { TMA_DLPACK_OWN_TYPE = -1 };  /* use the map type of the tensor's dtype */",
         "enum { TMA_DLPACK_NOT_GIVEN = -1 }; /* the count of an array that was omitted */",
         "",
         "/* The options of a make_* call. Arrays are row-major, enums are the driver's values.",
-        " * Initialize it with tma_dlpack_start_options. Entries past a count are not read. */",
+        " * Initialize the struct with tma_dlpack_start_options. Entries of an array past its",
+        " * count are not read. */",
         "typedef struct {",
         "  int kind;         /* TMA_DLPACK_TILED, ..._IM2COL or ..._IM2COL_WIDE */",
-        '  int driver_rules; /* 1: rules="driver"; 0: libcu++\'s, or documented for im2col */',
+        '  int driver_rules; /* 1: rules="driver"; 0: libcu++\'s, for im2col documented rules */',
         "  int asked_type;   /* CUtensorMapDataType, or TMA_DLPACK_OWN_TYPE */",
         "  int interleave, swizzle, l2_promotion, oob_fill, mode, has_swizzle;",
-        "  int box_count, elem_stride_count; /* elem_stride_count may be NOT_GIVEN: all 1 */",
+        "  int box_count, elem_stride_count; /* elem_stride_count = TMA_DLPACK_NOT_GIVEN: all 1 */",
         "  int lower_count, upper_count;",
         "  uint64_t allowed; /* rows of TMA_DLPACK_ALLOWABLE that are switched off */",
         "  int64_t channels, pixels;",
@@ -92,7 +93,7 @@ def c_options() -> list[str]:
         *start,
         "}",
         "",
-        "/* The rare options, each as an argument of the macro for its form. */",
+        "/* Apply to each rare option the macro for its form. */",
         "#define TMA_DLPACK_RARE_OPTIONS(FLAG, INTEGER, OPTIONAL_INTEGER, INTEGERS) \\",
         f"  {' '.join(listed)}",
         "/* Return 1 if a call has a rare option, else 0. */",
@@ -134,7 +135,7 @@ def cpp_options() -> str:
             "",
             "// These enums have the names and values of libcu++ and cuda.h.",
             cpp_enum("Interleave", TmaInterleaveLayout),
-            "#ifndef TMA_DLPACK_SWIZZLE // tma_dlpack.h defines it too: each header works alone",
+            "#ifndef TMA_DLPACK_SWIZZLE // not defined if tma_dlpack.h has defined Swizzle",
             "#define TMA_DLPACK_SWIZZLE",
             cpp_enum("Swizzle", TmaSwizzle),
             "#endif",
@@ -149,7 +150,7 @@ def cpp_options() -> str:
             "  L2Fetch l2_fetch_size = L2Fetch::none;",
             "  OobFill oobfill = OobFill::none;",
             "  std::optional<int> data_type = std::nullopt; // a CUtensorMapDataType",
-            "  bool driver_rules = false; // true: only what the driver requires",
+            "  bool driver_rules = false; // true: check only what the driver requires",
             "  std::vector<std::string> allow = {}; // ids of libcu++'s rules to switch off",
             *rare,
             "};",

@@ -1,10 +1,10 @@
 """Build backend: setuptools' backend with an option for a wheel without the C extension.
 
-``pip wheel .`` builds the wheel of this platform, cp310-abi3, with the C extension. Without a C
-compiler it warns and omits the extension. ``pip wheel . -C pure=true`` builds the wheel
-py3-none-any, which every other Python can install.
+``pip wheel .`` builds the wheel of this platform, cp310-abi3, with the C extension. If there is no
+C compiler, the build warns and omits the extension. ``pip wheel . -C pure=true`` builds the wheel
+py3-none-any, for every Python that cannot install the first wheel.
 
-The links of README.md are relative, so they work in a checkout and not on a package index. If the
+The links of README.md are relative, so they work in a checkout but not on a package index. If the
 environment variable TMA_DLPACK_URL is the address of the repository, the metadata links to the
 release's files at this address. Otherwise the metadata has only the text of each link.
 """
@@ -39,7 +39,7 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?://|#)([^)]+)\)")
 
 
 def absolute_links(text, url, version):
-    """Return a text with its relative links changed to the release's files at an address."""
+    """Return a text in which relative links become links to the release's files below `url`."""
 
     def link(found):
         is_image, shown, path = found.groups()
@@ -97,13 +97,13 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
-    """Build an editable wheel (a hook of PEP 660), by a path that type checkers follow too."""
+    """Build an editable wheel (a hook of PEP 660), as a path that type checkers can follow."""
     settings = {"editable_mode": "compat", **(config_settings or {})}
     return build_meta.build_editable(wheel_directory, settings, metadata_directory)
 
 
 def _choose(config_settings):
-    # free-threaded builds of CPython have no stable ABI yet
+    # free-threaded builds of CPython have no stable ABI, so they use the pure wheel
     if "pure" in (config_settings or {}) or sysconfig.get_config_var("Py_GIL_DISABLED"):
         Distribution.parse_config_files = _parse_without_extensions
 
@@ -111,4 +111,4 @@ def _choose(config_settings):
 def _parse_without_extensions(self, *arguments, parse=Distribution.parse_config_files, **keywords):
     parse(self, *arguments, **keywords)
     self.ext_modules = None
-    self.command_options.pop("bdist_wheel", None)  # its option selects the stable ABI
+    self.command_options.pop("bdist_wheel", None)  # this command's option selects the stable ABI

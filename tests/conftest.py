@@ -1,4 +1,4 @@
-"""Shared by all tests: every core, hypothesis' examples, one browser, absent frameworks."""
+"""Settings for all tests: parallel runs, hypothesis' examples, one browser, absent frameworks."""
 
 import functools
 import gc
@@ -22,7 +22,7 @@ _LISTED = {rule.id for rule in tma_dlpack.rules()}
 
 
 def _only_listed(finding):
-    """Let no test make a violation or an advice whose id `rules()` does not list."""
+    """Fail a test that makes a violation or an advice whose id `rules()` does not list."""
     make = finding.__init__
 
     @functools.wraps(make)
@@ -42,7 +42,7 @@ settings.load_profile("shared-machine")
 
 @pytest.fixture(scope="session")
 def chromium():
-    """One browser for all tests of a process: a thread can start Playwright only once."""
+    """One browser for all tests of a process, because a thread can start Playwright only once."""
     if screens.MISSING:
         pytest.skip(screens.MISSING)
     with screens.browser() as started:
@@ -51,9 +51,9 @@ def chromium():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config):
-    """Run the whole default selection on all cores, where pytest-xdist is installed.
+    """Run the default selection on all cores, if pytest-xdist is installed.
 
-    What is named on the command line runs in one process: workers take seconds to start.
+    Tests that the command line names run in one process, because workers take seconds to start.
     """
     if "PYTEST_XDIST_WORKER" in os.environ:
         return  # this is a worker
@@ -65,7 +65,7 @@ def pytest_cmdline_main(config):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """Leave what is imported and collected to no garbage collection: it stays."""
+    """Freeze imported modules and collected tests, so that garbage collection skips them."""
     gc.disable()
     try:
         return (yield)
@@ -76,7 +76,7 @@ def pytest_collection():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector):
-    """Skip a file that imports a framework which is not installed: extra frameworks."""
+    """Skip a file that imports a framework that is not installed."""
     report = yield
     cause = getattr(report.call.excinfo and report.call.excinfo.value, "__cause__", None)
     framework = getattr(cause, "name", None)

@@ -1,4 +1,4 @@
-"""Recorded copies of an H200 as cases, the maps that made them, and what differs."""
+"""Recorded copies of an H200 as test cases, their maps, and comparisons of results."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def stills(html: str) -> list[str]:
 
 
 def pictured(html: str) -> str:
-    """Return a fragment with what its images say, and without its script."""
+    """Return a fragment with the text of its images, and without its script."""
     return re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL) + "".join(stills(html))
 
 
@@ -42,7 +42,7 @@ class Case:
 
 
 def numbered(shape, dtype=np.int32):
-    """Return a tensor whose element i holds i + 1, so that 0 is only ever a fill."""
+    """Return a tensor whose element i is i + 1, so that a 0 in a tile is always a fill."""
     count = int(np.prod(shape))
     return (np.arange(count, dtype=np.int64) + 1).astype(dtype).reshape(shape)
 
@@ -53,7 +53,7 @@ def tiled(shape, box, coords, dtype=np.int32, smem_offset=0, **options):
 
 
 def clipped():
-    """A row of 38 elements in storage of 40: its last chunk is half out of bounds."""
+    """A row of 38 elements in storage of 40, so that half of its last chunk is out of bounds."""
     tensor = numbered((20, 40))[:, :38]
     return Case(tensor, tma.make_tma_descriptor(tensor, (8, 32), swizzle="bytes128"), (0, 32))
 

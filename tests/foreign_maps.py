@@ -17,7 +17,7 @@ def without_tail(data: bytes) -> bytes:
 
 
 def foreign_forms(data: bytes) -> tuple[bytes, ...]:
-    """The same map with bit 65, with bit 85, and with both and no bytes 64..127."""
+    """Return the map with bit 65, with bit 85, and with both bits but without bytes 64..127."""
     return with_bits(data, 65), with_bits(data, 85), with_bits(without_tail(data), 65, 85)
 
 

@@ -1,4 +1,4 @@
-"""The verbs in C alone: None where they leave a call to Python."""
+"""The functions of the C extension alone; they return None if they leave a call to Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHECK = {
 
 
 def in_c_alone(verb, function):
-    """Return a verb in C with None behind it, with the signature of a function."""
+    """Return a C function that returns None instead of calling Python; copy the signature."""
 
     def left_to_python(*args, **keywords):
         return None
@@ -35,7 +35,7 @@ def in_c_alone(verb, function):
 
 
 def verdict(verb, function):
-    """Return a verb in C: what it accepts, the error or Report of what it refuses, or None."""
+    """Return a C function whose result is a map, the error or Report of a refusal, or None."""
     in_c = in_c_alone(verb, function)
 
     def call(*args, **keywords):
@@ -48,7 +48,7 @@ def verdict(verb, function):
 
 
 def alone(verb, function):
-    """Return a verb in C; None where it refuses a call, or leaves it to Python."""
+    """Return a C function whose result is None if it refuses a call or leaves it to Python."""
     in_c = in_c_alone(verb, function)
 
     def call(*args, **keywords):
@@ -79,7 +79,7 @@ def with_defaults(kind, given):
 
 
 def by_python(kind, x, given):
-    """Return the map that Python makes, or None where it refuses."""
+    """Return the map that Python makes, or None if Python refuses the call."""
     try:
         return build.make(kind, x, with_defaults(kind, given))
     except tma.TmaError:
@@ -93,7 +93,7 @@ def batch_in_c(tensors, address, **given):
 
 
 def answer(verb, tensor_map):
-    """Return the result of a verb, or the words of its refusal."""
+    """Return the result of a function, or the text of its refusal."""
     try:
         return verb(tensor_map)
     except tma.TmaError as error:
@@ -101,7 +101,7 @@ def answer(verb, tensor_map):
 
 
 def hold_equal(made, expected) -> None:
-    """Hold a map of C against that of Python, in everything that can be read of it."""
+    """Compare a map made in C with a map made in Python, in all attributes."""
     assert made._data == expected._data
     assert made == expected
     assert hash(made) == hash(expected)

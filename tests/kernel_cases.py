@@ -1,4 +1,4 @@
-"""The kernels of this repository as calls of `run_kernel`, with the result that NumPy computes.
+"""The kernels of this repository as calls of `run_kernel`, with the results that NumPy computes.
 
 Inputs are small integers, so that every sum is exact in float32, and bfloat16 (as uint16) where the
 result is rounded. The same cases run on the simulator (tests/kernel) and on a GPU (tests/gpu).
@@ -21,7 +21,7 @@ RING_BYTES = 1024 + 4 * (128 + 256) * 64 * 2 + 8 * 8 + 4 * 64 * 64 * 2
 
 
 class Case(NamedTuple):
-    """A call of `run_kernel`, and pairs of what it writes and what it should write."""
+    """A call of `run_kernel`, with pairs (array that the kernel writes, expected array)."""
 
     source: Path
     name: str
@@ -154,7 +154,7 @@ def blackwell(blocks: int, k: int = 192) -> Case:
     return Case(source, "blackwell_gemm", keywords, [(bits(c), product(a, b))])
 
 
-#: By name; those that a GPU of compute capability 9.0 can run.
+#: Name -> case, for the kernels that a GPU of compute capability 9.0 can run.
 CASES: dict[str, Callable[[], Case]] = {
     "double_tiles": doubled,
     "hopper_gemm": lambda: gemm("hopper_gemm", (128, 64), "bytes128", 256, 512, 320),
@@ -184,5 +184,5 @@ CASES: dict[str, Callable[[], Case]] = {
     "streamed_both": lambda: streamed("streamed_both"),
     "waiting_prefetch": lambda: streamed("waiting_prefetch"),
 }
-#: Those of sm_100, which the simulator alone runs here.
+#: The cases for sm_100, which only the simulator runs here.
 BLACKWELL = {"one block": lambda: blackwell(1), "two blocks": lambda: blackwell(2)}

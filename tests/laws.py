@@ -1,4 +1,4 @@
-"""How many examples of each law are drawn: a quarter, or all or few where CI asks for them."""
+"""The number of examples of each law: a quarter by default, or all or few if CI requests them."""
 
 import dataclasses
 import os
@@ -12,26 +12,27 @@ law = pytest.mark.hypothesis  # also marks laws that draw their examples themsel
 
 
 def many(count: int) -> int:
-    """Return how many random cases a slow test draws: a quarter, or all if they are requested."""
+    """Return the number of random cases of a slow test: a quarter, or all if they are requested."""
     return count if SHARE == 1 else count // 4
 
 
 def slow_if(condition: bool, *values):
-    """Return a parameter of a test, which is slow where the condition holds."""
+    """Return a test's parameter, which is marked as slow if the condition is true."""
     return pytest.param(*values, marks=[pytest.mark.slow] * condition)
 
 
 def examples(count: int, *, rare: bool = False) -> settings:
-    """Draw this many examples when all are requested, in any time, because machines are shared.
+    """Return hypothesis settings with a share of `count` examples.
 
-    `rare` is for laws of requests that few draws are.
+    There is no deadline, because machines are shared. `rare` allows laws for which few of the drawn
+    requests qualify.
     """
     checks = [HealthCheck.too_slow, *[HealthCheck.filter_too_much] * rare]
     return settings(max_examples=count // SHARE, deadline=None, suppress_health_check=checks)
 
 
 def require_immutable(frozen):
-    """Neither a field of a result nor another name can be set or deleted."""
+    """Check that no attribute of a result can be set or deleted."""
     for name in (*(field.name for field in dataclasses.fields(frozen)), "no_field"):
         with pytest.raises(AttributeError):
             setattr(frozen, name, None)

@@ -19,8 +19,8 @@ STORAGE = {"FLOAT16": "f2", "BFLOAT16": "u2", "TFLOAT32": "f4", "UINT8": "u1"}
 class OperandCase:
     """A tile that can be read.
 
-    The matrix has `shape` elements, rows by row; the box takes `rows` of them, and `columns` spans
-    of `row_bytes` side by side.
+    The matrix has `shape` elements, row-major. The box has `rows` rows, and `columns` spans of
+    `row_bytes` bytes side by side.
     """
 
     instruction: str
@@ -44,7 +44,7 @@ class OperandCase:
         return self.row_bytes // self.element_bytes
 
     def matrix(self) -> np.ndarray:
-        """Random bits, but no NaN, which tf32 rounding would change."""
+        """Return random bits that are not a NaN, because tf32 rounding would change a NaN."""
         rng = np.random.default_rng(sum(self.shape) + self.smem_address)
         raw = rng.integers(0, 256, (self.shape[0], self.shape[1] * self.element_bytes), np.uint8)
         if self.data_type == "TFLOAT32":
@@ -78,7 +78,7 @@ class OperandCase:
 
 @st.composite
 def operand_cases(draw: st.DrawFn, instruction: str = "wgmma") -> OperandCase:
-    """Any tile of any matrix that an instruction can read, at any place."""
+    """Draw any tile, of any matrix and at any place, that an instruction can read."""
     data_type = draw(st.sampled_from(sorted(STORAGE)))
     size = np.dtype(STORAGE[data_type]).itemsize
     majors = ("K", "MN") if size == 2 or (instruction == "tcgen05" and size == 1) else ("K",)

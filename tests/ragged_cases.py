@@ -1,4 +1,4 @@
-"""Ragged maps of small tensors, random slices of them, and the tiles that NumPy gives."""
+"""Ragged maps of small tensors, random slices, and the tiles that NumPy computes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TYPES = {"FLOAT32": np.float32, "FLOAT16": np.float16, "UINT8": np.uint8, "FLOAT
 
 
 class Case(NamedTuple):
-    """A tensor, a box, the ragged dimension, a slice along it, and where a tile of it begins."""
+    """A tensor, a box, the ragged dimension, a slice along it, and coordinates of a tile."""
 
     shape: tuple
     dtype: type
@@ -42,7 +42,7 @@ def random_case(rng: Random) -> Case:
 
 
 def numbered(shape, dtype):
-    """An array of small numbers, none of them 0, at a multiple of 128 bytes."""
+    """Return an array of small numbers other than 0, aligned to 128 bytes."""
     count = int(np.prod(shape))
     room = np.empty(count + 128, dtype)
     start = -room.ctypes.data % 128 // room.itemsize
@@ -52,7 +52,7 @@ def numbered(shape, dtype):
 
 
 def ragged_map(x, address, box_sizes, dim=0, **options):
-    """Make the map of an array at a bare address, where `memory=` holds it."""
+    """Make the map of an array at a bare address, for copies with `memory=`."""
     made = tma.ragged(x, box_sizes, dim)
     name = next(name for name, kind in TYPES.items() if kind == x.dtype)
     strides = [x.itemsize * stride for stride in made["strides"][-2::-1]]
@@ -63,7 +63,7 @@ def ragged_map(x, address, box_sizes, dim=0, **options):
 
 
 def expected_tile(part, box, coords):
-    """Return the tile of a NumPy array, zeros outside the array."""
+    """Return a tile of a NumPy array, with zeros outside the array."""
     tile = np.zeros(box, part.dtype)
     source, target = [], []
     for begin, count, extent in zip(coords, box, part.shape, strict=True):

@@ -1,6 +1,6 @@
 """Small random TMA kernels: tiles in, arithmetic, tiles out, through a ring of stages.
 
-A case is options of one CUDA source, and what NumPy computes. Numbers are small integers in
+A case has options of one CUDA source, and NumPy's results. Numbers are small integers in
 float32, so that every result is exact.
 """
 
@@ -87,7 +87,7 @@ extern "C" __global__ void __cluster_dims__(2)
 
 
 class Case(NamedTuple):
-    """Keyword arguments of `run_kernel`, what it writes, and what it should write."""
+    """Keyword arguments of `run_kernel`, the arrays that it writes, and the expected arrays."""
 
     name: str
     keywords: dict[str, Any]
@@ -99,7 +99,7 @@ def case(seed: int) -> Case:
     """Return the random kernel of a seed."""
     r = random.Random(seed)
     shares = r.random() < 0.3
-    rows, columns = r.choice((8, 16, 24)), r.choice((8, 32, 64))  # halves of whole 128 bytes
+    rows, columns = r.choice((8, 16, 24)), r.choice((8, 32, 64))  # halves of a whole 128 bytes
     high, wide = r.randint(1, 70), 4 * r.randint(1, 40)
     height = -(-high // rows) * rows
     numbers = np.random.default_rng(seed)

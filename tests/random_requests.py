@@ -1,9 +1,9 @@
-"""Calls of `make_*` and `check_*` at random: those of `verify`, in a user's words.
+"""Random calls of `make_*` and `check_*`, made from the random calls of `verify`.
 
-`random_call` draws the driver's arguments, most of them in order, some a step beyond a limit.
-`described` writes them as a tensor and options, and now and then breaks what the driver never sees;
-`request_at_random` puts the tensor into memory, as NumPy or torch has it. `strategies.requests`
-draws seeds of the same calls.
+`random_call` draws the driver's arguments. Most are valid, and some are a step beyond a limit.
+`described` converts them to a tensor and options, and sometimes breaks options that the driver
+never gets. `request_at_random` puts the tensor into memory, as a NumPy or torch tensor.
+`strategies.requests` draws seeds of the same calls.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ KINDS = ("tiled", "tiled", "im2col", "im2col_wide")
 _POOL = np.zeros(4096, np.uint8)
 _START = -_POOL.ctypes.data % 256
 
-#: Map type -> DLPack types of the tensors that it is made of.
+#: Map type -> DLPack types of the tensors from which a map of this type is made.
 DTYPES = {
     data_type: [
         dtype
@@ -84,12 +84,12 @@ Word = Callable[[random.Random, Any], Any]
 
 
 def spelled(rng: random.Random, member: Any) -> Any:
-    """Return a member as a user may write it."""
+    """Return an enum's member in a form that a user may write."""
     return rng.choice((member, member.name, member.name, int(member), c_name(member)))
 
 
 def request_at_random(rng: random.Random, word: Word = spelled) -> Asked | None:
-    """Draw a call; None where NumPy has no such array. `word` writes a member of an enum."""
+    """Draw a call; None if NumPy cannot make the array. `word` writes a member of an enum."""
     kind, tensor, given = described(rng, word)
     array = in_memory(rng, tensor)
     return None if array is None else Asked(kind, array, given)
@@ -115,7 +115,7 @@ def described(rng: random.Random, word: Word = spelled, kind: str | None = None)
         "rules": rng.choice(("libcu++" if kind == "tiled" else "documented", "driver")),
     }
     if kind == "im2col_wide" and rng.random() < 0.9:
-        given["rules"] = "driver"  # its document wants compute capability 10.0
+        given["rules"] = "driver"  # its documentation requires compute capability 10.0
     if wild and rng.random() < 0.3:
         given["data_type"] = word(rng, rng.choice(list(TensorMapDataType)))
     elif rng.random() < (0.2 if wild or data_type_of(tensor.dtype) is data_type else 1):
@@ -127,16 +127,16 @@ def described(rng: random.Random, word: Word = spelled, kind: str | None = None)
     if rng.random() < 0.5:
         given |= _rare_options(rng, kind, tensor, given, call["swizzle"], wild)
     if call["swizzle"] == 0 and rng.random() < 0.5:
-        del given["swizzle"]  # of split_inner, which asks for it
+        del given["swizzle"]  # split_inner requires an explicit swizzle
         if kind == "im2col_wide":
-            given["swizzle"] = word(rng, TmaSwizzle.none)  # which is not the default there
+            given["swizzle"] = word(rng, TmaSwizzle.none)  # not the default of this function
     return Asked(kind, tensor, given)
 
 
 def _tensor(
     rng: random.Random, call: dict[str, Any], data_type: TensorMapDataType, wild: bool
 ) -> Described:
-    """Write the driver's tensor in elements of a DLPack type; some strides may be anything."""
+    """Convert the driver's tensor to elements of a DLPack type; some strides are random."""
     dtype = rng.choice(_ODD_DTYPES if wild and rng.random() < 0.3 else DTYPES[data_type])
     bits = dtype.itemsize_bits
     *outer, inner = call["global_dim"][::-1]
@@ -152,7 +152,7 @@ def _tensor(
 def _tile(
     rng: random.Random, kind: str, call: dict[str, Any], shape: tuple[int, ...], wild: bool
 ) -> dict[str, Any]:
-    """Return the options that say what one copy copies."""
+    """Return the options that determine the elements of one copy."""
     if kind == "tiled":
         box = list(call["box_dim"][::-1])
         if rng.random() < 0.7:
@@ -183,7 +183,7 @@ def _rare_options(
     swizzle: int,
     wild: bool,
 ) -> dict[str, Any]:
-    """Draw some of the options that few calls give."""
+    """Draw some of the options that only few calls pass."""
     options: dict[str, Any] = {}
     shape = tensor.shape
     if rng.random() < 0.3:
@@ -215,9 +215,9 @@ def _rare_options(
 
 
 def in_memory(rng: random.Random, tensor: Described) -> Any:
-    """Return an array of NumPy or torch whose elements nothing reads; None where NumPy has none.
+    """Return an array of NumPy or torch, whose elements are never read; None if impossible.
 
-    A type that neither has becomes unsigned integers as large.
+    A type that both lack becomes unsigned integers of the same size.
     """
     name, item_bytes = str(tensor.dtype), max(1, tensor.dtype.itemsize_bits // 8)
     of_numpy = np.dtype(getattr(np, name, f"u{min(item_bytes, 8)}"))

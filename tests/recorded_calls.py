@@ -35,7 +35,7 @@ def kind_of(row):
 
 
 def keywords(row):
-    """The keyword arguments of `driver_encode_*`; entries past the rank come along, as in C."""
+    """Return the keyword arguments of `driver_encode_*`, with the entries past the rank."""
     given = {
         "tensor_data_type": row["dt"],
         "tensor_rank": row["rank"],

@@ -1,4 +1,4 @@
-"""Draw sentences of the repository at random, for a reader who marks what needs two readings.
+"""Draw random sentences of the repository, for a reader who marks sentences that need two readings.
 
     python tests/sample_sentences.py SEED [COUNT] [PATH ...]
 
@@ -21,19 +21,20 @@ from test_english import _CODE_BLOCK, files, prose
 
 PLACES = ("tma_dlpack", "notebooks", "README.md", ".packaging")
 _ROOT = Path(__file__).parents[1]
-_HEADING = re.compile(r"\n *[A-Z][A-Za-z ]+\n *-{3,}\n")  # of a section of a docstring
+_HEADING = re.compile(r"\n *[A-Z][A-Za-z ]+\n *-{3,}\n")  # the heading of a section of a docstring
 _EXAMPLE = re.compile(r"^ *(>>>|\.\.\.).*?(?=\n *\n|\Z)", re.MULTILINE | re.DOTALL)
-#: Lines of comments, one below the other; or the comment after code.
+#: Adjacent comment lines, or a comment after code.
 _HASHES = re.compile(r"(?:^ *#[^\n]*\n)+|(?<=  )# [^\n]*", re.MULTILINE)
 _SLASHES = re.compile(r"(?:^ *//[^\n]*\n)+|(?<= )// [^\n]*|/\*.*?\*/", re.MULTILINE | re.DOTALL)
 _MARKS = re.compile(r"^\s*(?:#|//|/\*|\*/?)+<?:? ?|\*/$", re.MULTILINE)
 _END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9`*\[])")
-#: A new paragraph: an empty line, an item of a list, a parameter of a docstring, an indent.
+#: The start of a paragraph: an empty line, an item of a list, a parameter of a docstring, an
+#: indent.
 _PARAGRAPH = re.compile(r"\n\s*\n|\n\s*[-|*] |\n *\*?\w[\w, ]* : [^\n]*\n|\n {4,}(?=\S+ {2,})")
 
 
 def blocks(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield the paragraphs of a file, each with its line, or in a notebook its cell."""
+    """Yield the paragraphs of a file with their line numbers (in a notebook, cell numbers)."""
     text = path.read_text("utf-8")
     if path.suffix == ".py":
         for node in ast.walk(ast.parse(text)):

@@ -1,4 +1,4 @@
-"""Pages in a browser: a screenshot to look at, and an audit of every label by its box."""
+"""Pages in a browser: screenshots, and an audit of every label by its bounding box."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FLAGS = [
 LIGHT, DARK = "light", "dark"
 FREE = collections.defaultdict(list)  # pages to use again, by their first script
 
-#: Runs in the page; returns what it finds wrong.
+#: JavaScript that runs in the page and returns the faults that it finds.
 AUDIT = r"""() => {
   const wrong = [], slack = 1;
   const name = (t) => t.textContent.slice(0, 40);
@@ -107,13 +107,13 @@ def browser():
 
 
 def shot(page, name: str, full_page: bool = True) -> None:
-    """Take a screenshot to look at, where there is a folder tests/artefacts."""
+    """Take a screenshot, if there is a folder tests/artefacts."""
     if ARTEFACTS.is_dir():
         page.screenshot(path=str(ARTEFACTS / f"{name}.png"), full_page=full_page)
 
 
 def open_page(chromium, width=1280, scheme=LIGHT, height=900, script=""):
-    """Return an empty page, one of those that were left: a new one takes a new process."""
+    """Return an empty page, reused if possible, because a new page needs a new process."""
     if FREE[script]:
         page = FREE[script].pop()
     else:

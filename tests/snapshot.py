@@ -7,7 +7,7 @@
 A row is one call: its report as text, `fixed()`, the bytes and attributes of the map, the text of
 its pictures and a hash of its HTML (every 16th accepted call), the report of `explain` for the
 printed arguments (every 16th), a mirror call of the driver (every 4th), and a command (every 64th).
-Tensors are at a fixed address, so that rows do not depend on where memory is. Add `pure` as the
+Tensors are at a fixed address, so that rows do not depend on addresses of memory. Add `pure` as the
 last word to run without the C extension.
 """
 
@@ -41,7 +41,7 @@ from tma_dlpack.verification.random_copies import random_call
 
 Row = dict[str, Any]
 
-#: Where the tensors are: 4 pages that no allocator uses.
+#: The address of the tensors: 4 pages that no allocator uses.
 ADDRESS, POOL_BYTES = 0x5A_0000_0000, 4 * 4096
 _READ_WRITE, _PRIVATE, _ANONYMOUS, _FIXED = 3, 0x2, 0x20, 0x100000
 
@@ -72,7 +72,7 @@ _SWIZZLES = ("none", "bytes32", "bytes64", "bytes128")
 
 
 def at_a_fixed_address() -> None:
-    """Put the pool of `random_requests` at `ADDRESS`; elsewhere addresses differ per process."""
+    """Put the pool of `random_requests` at `ADDRESS`, which is equal in all processes."""
     mmap = ctypes.CDLL(None, use_errno=True).mmap
     mmap.restype = ctypes.c_void_p
     mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
@@ -120,7 +120,7 @@ def _checked(check: Any, asked: Any) -> Row:
 
 
 def _words(keywords: Row) -> list[str]:
-    """Return keyword arguments as words; the order of a set differs from process to process."""
+    """Return keyword arguments as text, with sorted sets, whose order differs per process."""
     plain = {k: sorted(v) if isinstance(v, set | frozenset) else v for k, v in keywords.items()}
     return sorted(f"{name}={value!r}" for name, value in plain.items())
 
@@ -162,7 +162,7 @@ def _mirrored(rng: random.Random) -> Row | str:
 
 
 def _printed(call: Row) -> str:
-    """Return a call as CUTLASS prints it when the driver refused it."""
+    """Return a call in the form in which CUTLASS prints a refused call."""
     named = tma.TensorMapDataType[call["tensor_data_type"]].value
     words = {
         "format": named,
@@ -242,7 +242,7 @@ def compare(path: Path, most_shown: int = 20) -> int:
 
 
 def digest(calls: int) -> str:
-    """Return one hash of what the first calls return."""
+    """Return one hash of the results of the first calls."""
     hashed = hashlib.sha256()
     for row in rows(range(calls)):
         hashed.update(json.dumps(row).encode())

@@ -1,7 +1,7 @@
-"""Requests as values, and what hypothesis draws them from.
+"""Requests as values, and the strategies from which hypothesis draws them.
 
-A `Spec` is a request in the driver's words and order (index 0 innermost, strides in bytes). It can
-be put through every door: a `make_*` call on a described tensor, or a `driver_encode_*` mirror.
+A `Spec` is a request with the driver's names and order (index 0 innermost, strides in bytes). A
+Spec can become a `make_*` call on a described tensor, or a `driver_encode_*` call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tma_dlpack.tables.targets import Target
 ADDRESS = 0x7F00_0000_0000
 CPU = Device(1, 0)
 
-#: A DLPack type of each map type: the one that libcu++ maps to it, where there is one.
+#: Map type -> a DLPack type: the type that libcu++ maps to it, if there is one.
 DTYPES = {
     "UINT8": (1, 8),
     "UINT16": (1, 16),
@@ -42,7 +42,7 @@ DTYPES = {
 
 
 def view(shape, dtype=(2, 32), strides=None, address=ADDRESS, device=CPU, producer="torch.Tensor"):
-    """Describe a tensor: row-major, strides in elements, contiguous where they are left out."""
+    """Describe a tensor, row-major, with strides in elements; contiguous if strides are omitted."""
     dtype = DLDataType(*dtype)
     if strides is None:
         strides = []
@@ -104,7 +104,7 @@ def check(kind: str, tensor: TensorView, given: dict[str, Any]) -> Report:
 
 @dataclass(frozen=True)
 class Door:
-    """A way in: a kind of map, the set of rules that holds there, and the target."""
+    """A kind of map, its set of rules, and the target."""
 
     kind: str
     rules: str
@@ -133,7 +133,7 @@ DOORS = (
 
 @dataclass(frozen=True)
 class Spec:
-    """A request in the driver's words; the defaults are accepted by every set of rules."""
+    """A request with the driver's names. Every set of rules accepts the defaults."""
 
     kind: str
     data_type: str
@@ -161,7 +161,7 @@ class Spec:
         return dataclasses.replace(self, **changes)
 
     def through(self, door: Door) -> Request:
-        """Return the request that it makes through a door."""
+        """Return the request of a call for a kind, a set of rules and a target."""
         target = Target.of(self.target or door.target)
         if door.mirror:
             return read_driver_call(door.kind, self._mirror_words(), target)
@@ -268,7 +268,7 @@ MAPPED_DTYPES = tuple(t for t in NAMED_DTYPES.values() if data_type_of(t) is not
 _EXTENTS = (-1, 0, 1, 9, 64, 100, 256, 257, 4096, 1 << 32, 1 << 40, 1 << 70)
 _ODD_LISTS = tuple(_EXTENTS[first : first + count] for first in range(9) for count in (0, 2, 3, 7))
 _ODD_CORNERS = ((), (0,), (-17, 15), (0, 200, -200), (40_000, -40_000, 0))
-#: Argument -> values that are invalid, or seldom valid; enums have words of their own.
+#: Argument -> values that are invalid or rarely valid. Enums have separate words.
 _ODD = {
     **dict.fromkeys(("box_sizes", "elem_strides"), _ODD_LISTS),
     **dict.fromkeys(("pixel_box_lower_corner", "pixel_box_upper_corner"), _ODD_CORNERS),
@@ -279,12 +279,12 @@ _ODD = {
     "target": ("sm_80", Target((8, 0)), 90),
 }
 _ODD_WORDS = ("bytes", "", -1, 99, None, 1.0, True)
-#: The options that not every kind of map has, and that a repair may add.
+#: The options that only some kinds of maps have, and that a fix may add.
 _SELDOM = ("allow", "shape", "strides", "offset", "split_inner", "ragged")
 
 
 class Drawn(NamedTuple):
-    """A call of a described tensor with every argument, and the seed of it."""
+    """A call for a described tensor with all arguments, and the seed of the call."""
 
     seed: int
     kind: str
@@ -293,7 +293,7 @@ class Drawn(NamedTuple):
 
 
 def drawn(seed: int, kind: str | None = None) -> Drawn:
-    """Return the call of a seed; some have an argument that cannot be read, or is far off."""
+    """Return the call of a seed. In some calls an argument is unreadable or far from valid."""
     rng = random.Random(seed)
     kind, x, given = described(rng, kind=kind)
     options = {"tiled": TILED_OPTIONS, "im2col": IM2COL_OPTIONS, "im2col_wide": WIDE_OPTIONS}[kind]
@@ -310,7 +310,7 @@ def requests(kind: str | None = None) -> st.SearchStrategy[Drawn]:
     return st.integers(0, (1 << 64) - 1).map(lambda seed: drawn(seed, kind))
 
 
-#: What a refusal says at its end where only libcu++'s rules refuse.
+#: The end of a refusal's text if only libcu++'s rules refuse.
 LIFTED = "; or pass rules='driver': the driver itself accepts this"
 
 

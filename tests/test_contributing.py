@@ -1,4 +1,4 @@
-"""The text for contributors is true: rooms, links, commands, forms."""
+"""The text for contributors is true: packages, links, commands and forms."""
 
 from __future__ import annotations
 
@@ -26,6 +26,18 @@ def test_the_architecture_has_every_room_in_the_order_of_the_floors():
     assert floors == sorted(floors)
 
 
+def test_the_picture_of_the_floors_has_the_rooms_of_the_table():
+    table = re.findall(r"^\| (\d) \| `(\w+/)` \|", ARCHITECTURE, flags=re.MULTILINE)
+    table += [
+        ("7", "torch_ops.py"),
+        ("7", "__init__.py"),
+    ]  # the files of a sentence below the table
+    lines = re.findall(r"^  (\d)   (\S+(?:   \S+)*)", ARCHITECTURE, flags=re.MULTILINE)
+    drawn = [(floor, name) for floor, names in lines for name in names.split()]
+    assert sorted(drawn) == sorted(table)
+    assert [floor for floor, _ in lines] == sorted({floor for floor, _ in table}, reverse=True)
+
+
 def test_the_files_that_the_architecture_names_exist():
     named = re.findall(r"(?<![.\w/])((?:[a-z]+/)+\w+\.(?:py|h|hpp|c))\b", ARCHITECTURE)
     assert len(named) >= 8
@@ -36,7 +48,7 @@ def test_the_files_that_the_architecture_names_exist():
 
 
 LOG = "globalDim (64,64)\nglobalStrides (128)\nboxDim (64,100)\ncuTensorMapEncodeTiled returned 700"
-PATHS = {  # heading of the page -> such a call
+PATHS = {  # heading of the page -> a call of this kind
     "a refused call": lambda x: str(tma.check_tma_descriptor(x, (64, 100), swizzle="bytes128")),
     "an explained call": lambda x: str(tma.explain(LOG)),
 }

@@ -22,7 +22,7 @@ MOST_PER_THOUSAND = 0.5
 
 #: A habit: its pattern, and a sentence that has it.
 HABITS = json.loads(Path(__file__).with_name("english_habits.json").read_text("utf-8"))
-#: Right uses in a file, as the text around the phrase.
+#: Right uses of a phrase in a file, with the text around the phrase.
 ALLOWED: dict[str, tuple[str, ...]] = {}
 _PATTERNS = {
     name: re.compile(habit["pattern"], re.IGNORECASE | re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Files import only from the rooms above theirs; few rooms touch a device or ctypes."""
+"""Files import only from the folders that are listed below; few folders use a device or ctypes."""
 
 from __future__ import annotations
 

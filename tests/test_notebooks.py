@@ -1,4 +1,4 @@
-"""Every notebook runs from top to bottom without a GPU, and what is stored is what it says."""
+"""Every notebook runs from top to bottom without a GPU, and prints the stored outputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import execute  # noqa: E402  (in the notebooks' folder)
 
 MOST_FIGURE_BYTES = 400_000
 
-#: What each prints of itself: a sentence or a number.
+#: Notebook -> a sentence or a number that it prints.
 SAYS = {
     "00_what_is_tma": [
         "[[0, 0], [8, 0], [16, 0]]",
@@ -111,7 +111,7 @@ SAYS = {
 }
 REFUSED_ON_PURPOSE = {"02_one_call": 1, "03_out_of_bounds_and_strides": 1}
 
-PRACTICE = ["puzzles"]  # every cell is an exercise: tests/course/test_puzzles.py
+PRACTICE = ["puzzles"]  # every cell is an exercise; tests/course/test_puzzles.py tests them
 
 every_notebook = pytest.mark.parametrize("name", SAYS)
 every_lesson = pytest.mark.parametrize("name", [n for n in SAYS if n not in PRACTICE])
@@ -136,7 +136,7 @@ def said(notebook):
         if output.get("name") == "stderr":  # torch's warnings depend on the machine
             continue
         parts = [*output.get("traceback", []), output.get("data", {}).get("text/plain", "")]
-        if output.output_type == "stream":  # a line that a warning cut in two is one line
+        if output.output_type == "stream":  # join a line that a warning split in two
             parts = [output.text if printed else "\n" + output.text]
         else:
             parts = ["\n".join(["", *parts])]
@@ -155,7 +155,7 @@ def test_the_notebooks_are_those_that_are_tested():
 
 @pytest.fixture(scope="module")
 def runs():
-    """Notebooks run once for all tests: name -> notebook."""
+    """Name -> notebook; each notebook runs once for all tests."""
     done = {}
 
     def run(name):
@@ -192,12 +192,12 @@ def test_what_is_stored_is_what_a_run_gives(name, runs):
 
 
 def without_addresses(text):
-    """Leave out what differs from run to run: addresses, and where a stream was cut in two."""
+    """Remove differences between runs: addresses, and the places where streams are split."""
     return re.sub(r"\n+", "\n", re.sub(r"0x[0-9a-f]{8,}|byte +0  .*", "...", text))
 
 
 def shown(cell):
-    """Return the kinds of what a cell shows, warnings left out."""
+    """Return the types of a cell's outputs, without warnings."""
     told = (o for o in cell.get("outputs", []) if o.get("name") != "stderr")
     kinds = [sorted(output.get("data", {})) for output in told]
     return [kind for kind, before in zip(kinds, [None, *kinds], strict=False) if kind or before]
@@ -289,7 +289,7 @@ def test_the_folded_solution_solves_the_exercise(name, capsys, monkeypatch):
     stub, judge, solution = exercise_of(name)
     names = imported(name)
     exec(stub.source, names)
-    names["y"] = None  # as in the notebook: a fix overwrites no name that is taken
+    names["y"] = None  # as in the notebook, so that a fix overwrites no existing name
     exec(judge.source, names)
     assert capsys.readouterr().out == judge.outputs[0].text
     exec(solution, names)

@@ -1,4 +1,4 @@
-"""Stored notebooks as a reader first meets them: untrusted in JupyterLab, and exported."""
+"""Stored notebooks as a reader first sees them: untrusted in JupyterLab, and exported."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_an_exported_page_is_hovered_without_a_kernel(chromium, exported):
     seen = harness.Seen(chromium, 1366)
     seen.page.goto(exported("01_swizzle_and_banks"))
     seen.page.locator("summary:has-text('Answer')").first.click()  # unfolds the figure, too
-    figure = ".tma:not(:has(.tma-ask))"  # a question would not show what is linked
+    figure = ".tma:not(:has(.tma-ask))"  # a question would hide the linked element
     chunk = seen.page.locator(f'{figure} [data-k="c1.8"]').first
     chunk.hover(force=True)
     lit = seen.page.locator('[data-k="c1.8"].lit')

@@ -1,9 +1,9 @@
-"""Every fix that is printed is run, whatever prints it, on the call that was refused.
+"""Every printed fix of every function is run on the call that was refused.
 
-A call is drawn at random. Where it is refused, each alternative of each fix is followed literally,
-with the function that refused. The next call is accepted, or is refused for what was announced: by
-the same report, by the words of the fix, or by a rule that had to wait for an argument, or for the
-type of an operand.
+A call is drawn at random. If the call is refused, each alternative of each fix is followed
+literally, with the same function. The next call is accepted, or its refusal was announced: by the
+same report, by the text of the fix, or by a rule that could not be checked before an argument, or
+the type of an operand, was right.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Case]]] = {
 
 _VALUE = r"\([^()]*(?:\([^()]*\)[^()]*)*\)|'[^']*'|-?0x[\da-f]+|-?\d+|True|False|None"
 _OPTION = re.compile(rf"\b([a-z]\w*)=({_VALUE})")
-#: What a reader does elsewhere: with another GPU, map or algorithm, or not at all.
+#: Fixes that a test cannot follow: another GPU, another map or another algorithm.
 ELSEWHERE = (
     "move the map, tensor_map.with_address",
     "load tiles of an ordinary map",
@@ -207,7 +207,7 @@ ELSEWHERE = (
 
 
 def done(case: Case, violation: Any, text: str) -> list[Case]:
-    """Return the calls that a fix leads to; of a list of choices, one for each."""
+    """Return the calls after a fix. A list of choices has one call per choice."""
     if violation.rule == "ARGUMENT" and text.startswith(("choose one of", "be one of")):
         names = re.findall(r"(\w+) \(\d+\)", text) or re.findall(r"'([^']+)'", text)
         return [case._replace(given=case.given | {violation.argument: n}) for n in names[:4]]
@@ -274,7 +274,7 @@ def mended_by_another(case: Case) -> set[str]:
 
 
 def problems(case: Case, counts: Counter[str]) -> list[str]:
-    """Follow every fix of a refused call; return what went wrong."""
+    """Follow every fix of a refused call; return the failures."""
     refused = case.refusal()
     if refused is None:
         counts["accepted at once"] += 1

@@ -1,4 +1,4 @@
-"""Public names are documented: a summary, their parameters, what is returned or raised."""
+"""Public names are documented: a summary, the parameters, the result and the errors."""
 
 from __future__ import annotations
 

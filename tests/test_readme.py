@@ -1,4 +1,4 @@
-"""The README: its code runs, .ci/run uses its commands, and its output is printed."""
+"""The README: its code runs and prints the shown output, and .ci/run uses its commands."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The site: every public name and rule has its entry, its code runs, no link is broken."""
+"""The site: every public name and rule has an entry, the code runs, and no link is broken."""
 
 from __future__ import annotations
 
@@ -248,16 +248,16 @@ def test_on_a_phone_pages_are_as_wide_as_it_and_letters_of_pictures_are_no_small
     page.close()
 
 
-#: Blocks of code that are wider than their place.
+#: Blocks of code that are wider than their container.
 CUT = """() => [...document.querySelectorAll("pre")]
   .filter((e) => e.scrollWidth > e.clientWidth + 1)
   .map((e) => e.textContent.slice(0, 60))"""
-#: Letters of pictures that are less than 12 px high.
+#: Texts of pictures whose letters are less than 12 px high.
 SMALL = """() => [...document.querySelectorAll(".tma-live")]
   .flatMap((host) => [...host.shadowRoot.querySelectorAll("text")])
   .filter((t) => t.getScreenCTM().a * parseFloat(getComputedStyle(t).fontSize) < 11.9)
   .map((t) => t.textContent)"""
-#: The colours behind what the article shows.
+#: The background colours of the article's elements.
 GROUNDS = """() => [...document.querySelectorAll(".bd-article *")]
   .map((e) => getComputedStyle(e).backgroundColor)"""
 

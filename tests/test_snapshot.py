@@ -1,4 +1,4 @@
-"""Random calls return the same on both roads, and the comparison finds what differs."""
+"""Random calls have the same result with and without C; the comparison finds differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps as torch.library operators: in graphs, in exported programs, and what they refuse."""
+"""Maps as torch.library operators: in graphs, in exported programs, and their refusals."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_map_is_made_in_one_compiled_graph_each_time_it_runs(backend):
     kept = []
     for _ in range(3):
         y, data = compiled(tensor())
-        kept.append(y)  # so that the next one lies elsewhere
+        kept.append(y)  # so that the next tensor has another address
         assert bytes_of(data) == bytes(tma.make_tma_descriptor(y, (16, 32), swizzle="bytes128"))
     assert len({y.data_ptr() for y in kept}) == 3
 

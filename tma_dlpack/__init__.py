@@ -1,6 +1,6 @@
 """Any `__dlpack__` tensor becomes a checked, encoded CUDA tensor map (TMA descriptor)."""
 
-from tma_dlpack.public import PICTURES  # before the others: for Ctrl-C
+from tma_dlpack.public import PICTURES  # first, because this module handles Ctrl-C
 from tma_dlpack.public import public as _public
 
 # isort: split
@@ -140,7 +140,7 @@ __all__ = [
     "verify",
 ]
 
-#: Names that are imported on first use, so that `import tma_dlpack` is fast.
+#: Module -> public names that are imported on their first use, so that `import tma_dlpack` is fast.
 _LATER = {
     "tma_dlpack.checks.report": ("Report",),
     "tma_dlpack.consumer": ("MatrixDescriptor", "ldmatrix_addresses", "matrix_descriptor"),
@@ -168,7 +168,8 @@ _LATER = {
     "tma_dlpack.verification.bandwidth": ("bandwidth",),
 }
 
-#: Result classes that the top level had in 0.3 -> the subpackage that has them now. Remove in 0.5.
+#: Subpackage -> classes of results that `tma_dlpack` itself had in version 0.3. Remove this table
+#: in version 0.5.
 _MOVED = {
     "tma_dlpack.debug": (
         "DeadBarrier",
@@ -188,7 +189,7 @@ _MOVED = {
     "tma_dlpack.verification": ("BandwidthReport", "VerifyReport"),
 }
 
-#: Class name -> function of `draw` that returns its HTML.
+#: Class name -> function of `draw` that returns the HTML of an object of this class.
 _HTML = {
     "MatrixDescriptor": "matrix_html",
     "Report": "report_html",
@@ -203,13 +204,16 @@ PICTURES.update({name: ("tma_dlpack.draw", function) for name, function in _HTML
 
 
 def _render_traceback_(error: TmaError) -> list[str]:
-    """Return what IPython shows of an error: the user's line and the findings, not our frames."""
+    """Return the traceback that IPython shows: the user's line and the violations.
+
+    The frames of this package are omitted.
+    """
     lines: list[str] = importlib.import_module("tma_dlpack.draw").render_traceback(error)
     return lines
 
 
 def _repr_html_(error: TmaPreconditionError) -> str:
-    """Return what a notebook displays of a refusal: its violations as a card."""
+    """Return the HTML that a notebook displays for an error: a card with its violations."""
     card: str = importlib.import_module("tma_dlpack.draw").error_html(error)
     return card
 
@@ -228,14 +232,14 @@ def _loaded() -> set[str]:
 
 
 def _finish_imports() -> None:
-    """Wait until no other thread imports a module of ours.
+    """Wait until no other thread is importing a module of this package.
 
-    A child of a fork in the middle of an import would wait for it forever.
+    If a process forks while a thread imports a module, the child waits for this import forever.
     """
     finished: set[str] = set()
     while begun := _loaded() - finished:
         for name in begun:
-            with suppress(ImportError):  # of one that could not be imported, or is kept out
+            with suppress(ImportError):  # the module may be missing or blocked in sys.modules
                 importlib.import_module(name)
         finished |= begun
 
@@ -244,7 +248,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_finish_imports)
 
 
-#: What other libraries and the driver call the functions here.
+#: Name of a function in another library or in the driver -> name of the function here.
 _MEANT = {
     "create_tensor_map": "make_tma_descriptor",
     "create_tma_descriptor": "make_tma_descriptor",
@@ -268,8 +272,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("tma_dlpack.draw")
     for module, names in _LATER.items():
         if name in names:
-            # The package before its files: a thread that imports `checks` and one that imports a
-            # file of it would wait for each other.
+            # Import `checks` before a module of it. Otherwise two threads would wait for each other
+            # if one imports `checks` and the other imports a module of `checks`.
             importlib.import_module("tma_dlpack.checks")
             value = getattr(importlib.import_module(module), name)
             globals()[name] = value

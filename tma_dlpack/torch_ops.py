@@ -1,16 +1,19 @@
-"""Maps as PyTorch operators, for graphs: ``import tma_dlpack.torch_ops`` registers them.
+"""PyTorch operators that make maps in graphs; ``import tma_dlpack.torch_ops`` registers them.
 
-A graph (``torch.compile(fullgraph=True)``, ``torch.export``) has no addresses while it is traced.
-These operators make the map when it runs: `make_tma_descriptor` and `make_im2col_descriptor`, also
-found as ``torch.ops.tma_dlpack.<name>``. Each gives the 128 bytes as a CPU tensor, uint8[128],
-which a PyTorch extension takes (``#include <tma_dlpack.h>``).
+While PyTorch traces a graph (``torch.compile(fullgraph=True)``, ``torch.export``), tensors have no
+addresses. The operators `make_tma_descriptor` and `make_im2col_descriptor` make the map when the
+graph runs. They are also available as ``torch.ops.tma_dlpack.<name>``. Each operator returns the
+128 bytes of the map as a CPU tensor, uint8[128], which a PyTorch extension can take
+(``#include <tma_dlpack.h>``).
 
-A graph does not know that the map holds an address. So **give the tensor too** to the operator that
-uses the map: else its memory may be reused before, and what is written through the map is not seen.
-An operator that writes through the map names the tensor in its ``mutates_args``.
+A graph does not know that the map contains the tensor's address. So **pass the tensor too** to the
+operator that uses the map. Otherwise the graph may reuse the tensor's memory before that operator
+runs, and the graph does not notice that the operator changes the tensor. An operator that stores to
+the tensor must name the tensor in its ``mutates_args``.
 
-Options are names (``swizzle="bytes128"``), because a graph takes no enums of ours. The bytes of a
-host tensor's map hold a host address: they are for `TensorMap.from_bytes`, not for a kernel.
+Pass options as names (``swizzle="bytes128"``), because a graph does not accept the enums of this
+package. The map of a host tensor contains a host address: pass its bytes to `TensorMap.from_bytes`,
+never to a kernel.
 
 Examples
 --------
@@ -41,7 +44,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 __all__ = ["make_im2col_descriptor", "make_tma_descriptor"]
 
-#: How a schema writes an annotation; all others are words.
+#: Annotation -> type in a PyTorch schema. Other annotations become "str".
 _TYPES = {
     **{"Tensor": "Tensor", "Ints": "int[]", "SupportsIndex": "int", "bool": "bool"},
     "Iterable[str]": "str[]",
@@ -49,7 +52,7 @@ _TYPES = {
 
 
 def _schema(make: Callable[..., TensorMap]) -> str:
-    """Return the schema of an operator with the arguments of a function."""
+    """Return the PyTorch schema of an operator that has the parameters of a function."""
     words: list[str] = []
     for p in inspect.signature(make).parameters.values():
         default = None if p.default is NO_SWIZZLE or p.default == () else p.default
@@ -62,13 +65,14 @@ def _schema(make: Callable[..., TensorMap]) -> str:
     return f"({', '.join(words)}) -> Tensor"
 
 
-#: Inductor must not change the strides of what is described; torch before 2.7 has the older tag.
+#: This tag forbids Inductor to change the strides of the tensor. torch before 2.7 has only the
+#: older of the two tags.
 _KEEP_STRIDES = getattr(torch.Tag, "needs_exact_strides", torch.Tag.needs_fixed_stride_order)
 
 
 def _bytes_of(tensor_map: TensorMap) -> torch.Tensor:
     if tensor_map.launchable:
-        return tensor_map.as_torch()  # keeps the map, and so the tensor, alive
+        return tensor_map.as_torch()  # the result keeps the map and its tensor alive
     return torch.frombuffer(bytearray(bytes(tensor_map)), dtype=torch.uint8)
 
 
@@ -77,9 +81,9 @@ def _run_tiled(
     box_sizes: Any,
     elem_strides: Any = None,
     interleave_layout: str = "none",
-    swizzle: str | None = None,  # split_inner= tells a default from "none"
+    swizzle: str | None = None,  # None means omitted, which split_inner= refuses
     *arguments: Any,
-    allow: Sequence[str] | None = None,  # as schemas have no default for lists of str
+    allow: Sequence[str] | None = None,  # a schema cannot have a default for a list of str
     **options: Any,
 ) -> torch.Tensor:
     given = (box_sizes, elem_strides, interleave_layout, swizzle or NO_SWIZZLE, *arguments)

@@ -1,12 +1,12 @@
 """Run a benchmark: ``python tests/bench NAME``, of `BENCHES`, or ``all``.
 
-`call` times one call of make_tma_descriptor against peers (`peers.py`) in the same run, with our
-targets in `call_targets.py`; `simulator` the simulator against ndarray.copy; `kernel` whole
-kernels on the simulator; `gpu`, `gemm`,
-`ladder`, `l2`, `conv` and `grouped` kernels on the GPU; `cpp` the C++ header. `all` runs each with
-its defaults.
+`call` times one call of make_tma_descriptor, and other libraries (`peers.py`) in the same run;
+`call_targets.py` has the targets. `simulator` compares the simulator with ndarray.copy. `kernel`
+times whole kernels on the simulator. `gpu`, `gemm`, `ladder`, `l2`, `conv` and `grouped` time
+kernels on the GPU. `cpp` times the C++ header. `all` runs each with its defaults.
 
-A new peer: a row in `peers.py` that says how it makes a map; one that is not installed is left out.
+A new peer needs a row in `peers.py` with the code that makes a map. A peer that is not installed is
+skipped.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BENCHES = (
 
 
 def main(arguments: list[str]) -> int:
-    """Run one bench with its own options, or all with none; return the exit status."""
+    """Run one bench with its options, or all benches without options; return the exit status."""
     from tma_dlpack.tables.errors import TmaUnsupportedError
 
     name, *rest = arguments or ["--help"]

@@ -1,4 +1,4 @@
-"""``python tests/bench call``: what a call costs, against what others do with a tensor."""
+"""``python tests/bench call``: the time of a call, compared with other libraries' calls."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class CallBench:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the tables. Returns 0: it measures, and leaves judging to the reader."""
+    """Print the tables. Returns 0, because the bench only measures; the reader judges the times."""
     parser = argparse.ArgumentParser(prog="python tests/bench call", description=__doc__)
     parser.add_argument("--rounds", type=int, default=31, help="interleaved rounds per median")
     parser.add_argument("--sample-ms", type=float, default=2.0, help="time of one row in a round")
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-#: The same bench where the compiled module cannot be imported.
+#: Run this bench in a process that cannot import the compiled module.
 _PYTHON_LANE = """
 import sys
 sys.path[:0] = {paths}
@@ -125,7 +125,7 @@ def measure(
 
 
 def _compare_bytes(tensors: Sequence[Any]) -> None:
-    """Hold the maps that are timed against those of Python, byte by byte."""
+    """Compare the maps that are timed with the maps that Python makes, byte by byte."""
     for x in tensors:
         made = bytes(make_tma_descriptor(x, BOX, swizzle="bytes128"))
         parameters = inspect.signature(make_tma_descriptor).parameters
@@ -205,7 +205,7 @@ def _torch_calls(subject: Subject) -> Iterator[Row]:
 
 
 def _bare_calls() -> Iterator[Row]:
-    """Return the calls of a map of a bare address, which is launchable."""
+    """Return the calls of a map that is made from a bare address, so that it is launchable."""
     tm = driver_encode_tiled(
         "FLOAT16", 2, 1 << 32, (1024, 4096), (2048,), BOX[::-1], (1, 1), encoder="model"
     )

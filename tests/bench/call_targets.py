@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 
 from bench.peers import BARE, NEW, REPEATED, group_of
 
-#: Group and label of a row -> its median in microseconds, None where it was not measured.
+#: Group and label of a row -> the row's median in microseconds; None if it was not measured.
 Median = Callable[[str, str], float | None]
 Target = tuple[str, float, float, str]
 
 OURS = "make_tma_descriptor"
 OTHER_CALLS = "our other calls"
 
-#: Calls with options: what is written after `MAKE`'s box.
+#: The options of calls with options, as code that follows the box in `MAKE`.
 WITH_OPTIONS = {
     "target": "target='sm_90'",
     "allow": "allow=('BOX_IN_SHAPE',)",
@@ -31,9 +31,11 @@ CALL_LIMITS = {
     "Python": {("torch", REPEATED): 15, ("torch", NEW): 15, ("numpy", REPEATED): 15,
                ("numpy", NEW): 15},
 }  # fmt: skip
-#: How much more than their own bare `__dlpack__` others may take, over torch's.
+#: Maximum additional time of other frameworks over their own bare `__dlpack__`, as a multiple of
+#: torch's bare `__dlpack__`.
 BEYOND_OWN_EXPORT = {"compiled": {REPEATED: 0.25, NEW: 0.4}}
-#: Our other calls on a torch tensor, over torch's bare `__dlpack__`; "make with" is any option.
+#: Maximum time of other calls on a torch tensor, as a multiple of torch's bare `__dlpack__`. "make
+#: with" means a call with any option.
 OTHER_LIMITS = {
     "compiled": {"make_im2col_descriptor": 0.25, "make_tma_descriptors of 256, each": 0.1,
                  "check, accepted": 1, "make with": 0.3, "refused, raised": 3,
@@ -42,9 +44,9 @@ OTHER_LIMITS = {
                  "split_inner": 1, "ragged": 1, "im2col_corners": 1, "suggest": 600},
     "Python": {"check, accepted": 20, "make with": 20},
 }  # fmt: skip
-#: What reading something of a new map may add.
+#: Maximum additional time of reading an attribute of a new map.
 ADDED = {"compiled": {"make and bytes(map)": 0.05, "make and ptr": 0.05, "make and tx_bytes": 0.3}}
-#: How many times slower than ours a peer's call must be, with changing shapes too.
+#: Minimum time of a peer's call as a multiple of this package's call, also with changing shapes.
 PEERS = {"compiled": {"cuda.core view + as_tensor_map": 17, "cuda.bindings by hand": 6}}
 IMPORT_MS = {"compiled": 25, "Python": 30}
 PICTURE, PICTURE_MS = "_repr_html_ of a map", 10

@@ -1,4 +1,4 @@
-"""``python tests/bench conv``: the convolution of notebooks/hopper_conv.cu against torch's.
+"""``python tests/bench conv``: the convolution of notebooks/hopper_conv.cu compared with torch's.
 
 3 x 3, stride 1, padding 1, bfloat16, channels last.
 """
@@ -27,7 +27,7 @@ COLUMNS = "{:26}  {:>8}  {:>12}  {:>6}  {:>6}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print TFLOP/s and the ratio to torch's conv2d; 1 if a result was wrong."""
+    """Print TFLOP/s and the ratio to torch's conv2d; return 1 if a result is wrong."""
     options = parser_of("conv", __doc__, "hopper_conv.cu").parse_args(argv)
     torch = require_torch()
     library = compile_file(options.source)
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _measure(
     torch: Any, library: Library, size: tuple[int, ...], rounds: int
 ) -> tuple[Comparison, bool]:
-    """Compare the speeds on random numbers, and the results, exactly, on small integers."""
+    """Compare the speeds on random numbers. Compare the results exactly on small integers."""
     images, height, width, channels, kernels = size
 
     def integers(*shape: int) -> Any:

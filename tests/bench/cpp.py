@@ -1,8 +1,8 @@
-"""``python tests/bench cpp``: what a map costs in C++, by the headers that Python uses too.
+"""``python tests/bench cpp``: the time to make a map in C++ with this package's headers.
 
-A small program is compiled with g++ and run: each call has another number of rows. Where libcu++'s
-``<cuda/tma>`` (CCCL 3.2) and ``<dlpack/dlpack.h>`` can be included, `cuda::make_tma_descriptor` of
-the same tensors stands beside ours; name their folders with ``--include``.
+The bench compiles a small program with g++ and runs it. Each call has another number of rows. If
+libcu++'s ``<cuda/tma>`` (CCCL 3.2) and ``<dlpack/dlpack.h>`` can be included, the bench also times
+`cuda::make_tma_descriptor` on the same tensors. ``--include`` names the folders of these headers.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def measure(include: Sequence[Path] = ()) -> list[tuple[str, float | str]]:
-    """Return each way's nanoseconds per call, or why it could not be timed.
+    """Return the nanoseconds per call of each function, or the reason why it could not be timed.
 
     Raises `TmaUnsupportedError` without g++.
     """

@@ -1,6 +1,6 @@
-"""``python tests/bench gemm``: the GEMM of notebooks/hopper_gemm.cu against torch.matmul.
+"""``python tests/bench gemm``: the GEMM of notebooks/hopper_gemm.cu compared with torch.matmul.
 
-Two more kernels of the same file show what choices cost: tiles without a swizzle, and small boxes.
+Two other kernels of this file show the cost of tiles without a swizzle, and of small boxes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from bench.hopper import (
 from tma_dlpack import driver
 from tma_dlpack.copies.launch import Library
 
-#: Time of one side of a round: long against the launches, short against the GPU's clock changes.
+#: Operations of one kernel in a round. They take much longer than a launch, and less time than the
+#: GPU's clock takes to change.
 ROUND_FLOP = 1e13
 COLUMNS = "{:>6}  {:36}  {:>8}  {:>12}  {:>6}  {:>6}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print TFLOP/s and the ratio to torch.matmul; 1 if a product was wrong."""
+    """Print TFLOP/s and the ratio to torch.matmul; return 1 if a product is wrong."""
     parser = parser_of("gemm", __doc__, "hopper_gemm.cu")
     parser.add_argument("--size", type=int, nargs="+", default=(8192, 4096), help="m = n = k")
     options = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""``python tests/bench gpu``: how fast the GPU's TMA copies a matrix, box by box."""
+"""``python tests/bench gpu``: the speed of TMA copies of a matrix, for several boxes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ THREADS, BLOCKS_PER_SM = 256, 8  # that fill the matrix
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the table of `tma.bandwidth` for a matrix of 16-bit numbers; 1 if a copy was wrong."""
+    """Print the table of `tma.bandwidth` for a 16-bit matrix. Return 1 if a copy is wrong."""
     options = _parser().parse_args(argv)
     rows = options.mib * 2**20 // (ELEMENT_BYTES * options.columns)
     with Matrix(rows, options.columns, options.device) as matrix:
@@ -63,7 +63,7 @@ def _integers(word: str) -> tuple[int, ...]:
 
 
 class Matrix:
-    """Rows of 16-bit numbers that do not repeat, in a GPU's memory; used as a context manager."""
+    """A context manager with a matrix of 16-bit numbers in a GPU's memory. No row repeats."""
 
     def __init__(self, rows: int, columns: int, device_id: int) -> None:
         self.shape = rows, columns

@@ -1,6 +1,6 @@
-"""``python tests/bench grouped``: the GEMM of notebooks/grouped_gemm.cu against torch._grouped_mm.
+"""``python tests/bench grouped``: notebooks/grouped_gemm.cu compared with torch._grouped_mm.
 
-The rows of A are dealt to the groups at random: the sizes stand in GPU memory alone.
+The rows of A are assigned to the groups at random. The sizes of the groups are only in GPU memory.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tma_dlpack.copies.launch import Library
 from tma_dlpack.tables.errors import TmaUnsupportedError
 
 ROUND_FLOP = 5e12
-#: Groups, m of all together, n, k.
+#: Number of groups, total m of all groups, n, k.
 SIZES = ((8, 8192, 4096, 4096), (32, 16384, 2048, 4096), (64, 4096, 4096, 2048))
 COLUMNS = "{:24}  {:>8}  {:>17}  {:>6}  {:>6}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print TFLOP/s and the ratio to torch._grouped_mm; 1 if a product was wrong."""
+    """Print TFLOP/s and the ratio to torch._grouped_mm; return 1 if a product is wrong."""
     options = parser_of("grouped", __doc__, "grouped_gemm.cu").parse_args(argv)
     torch = require_torch()
     if not hasattr(torch, "_grouped_mm"):
@@ -54,7 +54,7 @@ def random_ends(torch: Any, groups: int, m: int, seed: int = 0) -> Any:
 def measure(
     torch: Any, library: Library, size: tuple[int, int, int, int], rounds: int
 ) -> tuple[Comparison, bool]:
-    """Compare the speeds on random numbers, and the results, exactly, on small integers."""
+    """Compare the speeds on random numbers. Compare the results exactly on small integers."""
     groups, m, n, k = size
     ends = random_ends(torch, groups, m)
 

@@ -1,4 +1,4 @@
-"""The kernels of notebooks/*.cu, compiled by NVRTC and launched on torch tensors with maps of ours.
+"""The kernels of notebooks/*.cu, compiled by NVRTC and launched on torch tensors.
 
 `bench gemm` and `bench conv` time them, and tests/gpu compares their results.
 """
@@ -24,11 +24,11 @@ from tma_dlpack.make.descriptors import make_im2col_descriptor, make_tma_descrip
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
-#: The folder of the kernels in a checkout; a wheel has none.
+#: The folder of the kernels in a checkout. A wheel does not have this folder.
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
-#: Of every kernel in these files.
+#: Threads of a block, and blocks of a cluster, for every kernel in these files.
 THREADS, CLUSTER = 384, 2
-#: Boxes of C, and of 64 channels of 128 pixels.
+#: The boxes of C, and the box of 64 channels of 128 pixels.
 C_BOX, CHANNELS, PIXELS = (64, 64), 64, 128
 #: smem_bytes<Fast> of hopper_gemm.cu; grouped_gemm.cu has 256 bytes more of its own.
 SMEM_BYTES = 1024 + 4 * (128 + 256) * 64 * 2 + 8 * 8 + 4 * 64 * 64 * 2
@@ -55,7 +55,7 @@ CHOICES = (
 
 
 def require_torch() -> Any:
-    """Return torch where it sees a GPU of compute capability 9.0, or say what is missing."""
+    """Return torch, or raise an error if there is no GPU of compute capability 9.0."""
     try:
         torch = importlib.import_module("torch")
     except ImportError as error:
@@ -98,8 +98,8 @@ def compile_file(path: Path) -> launch.Library:
 def gemm_maps(choice: Choice, a: Any, b: Any, c: Any) -> tuple[TensorMap, TensorMap, TensorMap]:
     """Return the maps of one call: a is (m, k), b is (n, k), c is (m, n), row-major, bfloat16.
 
-    Boxes may be larger than the matrices, which the driver's rules allow. Rows that are not a
-    multiple of 16 bytes apart are refused by `make_tma_descriptor`.
+    Boxes may be larger than the matrices, which the driver's rules allow. `make_tma_descriptor`
+    refuses matrices whose row stride is not a multiple of 16 bytes.
     """
     box, swizzle = choice.box_sizes, choice.swizzle
     return (
@@ -110,13 +110,13 @@ def gemm_maps(choice: Choice, a: Any, b: Any, c: Any) -> tuple[TensorMap, Tensor
 
 
 def gemm_launcher(library: launch.Library, choice: Choice, a: Any, b: Any, c: Any) -> Launch:
-    """Make the maps, and give what launches c = a @ b.T on torch's current stream."""
+    """Make the maps, and return a function that launches c = a @ b.T on torch's current stream."""
     sizes = [ctypes.c_int(n) for n in (*c.shape, a.shape[1])]
     return _launcher(library, choice.kernel, gemm_maps(choice, a, b, c), sizes)
 
 
 def conv_launcher(library: launch.Library, x: Any, weights: Any, out: Any) -> Launch:
-    """Return what launches the 3 x 3 convolution of hopper_conv.cu on torch's current stream.
+    """Return a function that launches the 3 x 3 convolution of hopper_conv.cu.
 
     x is (N, H, W, C), weights are (K, 3, 3, C), out is (N, H, W, K), row-major, bfloat16.
     """
@@ -136,7 +136,7 @@ def conv_launcher(library: launch.Library, x: Any, weights: Any, out: Any) -> La
 def grouped_launcher(
     library: launch.Library, a: Any, weights: Iterable[Any], c: Any, ends: Any
 ) -> Launch:
-    """Return what launches c[group] = a[group] @ weights[group].T on torch's current stream.
+    """Return a function that launches c[group] = a[group] @ weights[group].T.
 
     a is (m, k) and c is (m, n), row-major, bfloat16, with the groups' rows one below the other;
     weights are one (n, k) for each group; ends is int32 on the GPU: the row after each group.
@@ -185,7 +185,7 @@ def _launcher(
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two ways to the same result, timed in turns: medians over the rounds, TFLOP/s."""
+    """The speeds of two functions with the same result, timed in turns: medians in TFLOP/s."""
 
     ours: float
     torchs: float
@@ -201,7 +201,7 @@ Measured = tuple[tuple[object, ...], Comparison, bool]
 
 
 def print_table(columns: str, heads: tuple[str, ...], rows: Iterable[Measured]) -> int:
-    """Print each row when it has been measured; give the exit status: 1 if a result is wrong.
+    """Print each row after it was measured; return 1 if a result is wrong, else 0.
 
     `columns` is the format of a line: the names, TFLOP/s of both, their ratio, the verdict.
     """
@@ -223,7 +223,7 @@ def parser_of(verb: str, about: str | None, source: str) -> argparse.ArgumentPar
 
 
 def compare(ours: Launch, torchs: Launch, flop: float, rounds: int, calls: int) -> Comparison:
-    """Time both in every round, so that a GPU which lowers its clock slows both down."""
+    """Time both functions in every round, so that a lower GPU clock slows both functions down."""
     both = ours, torchs
     for work in both:
         milliseconds(work, calls)  # warms up

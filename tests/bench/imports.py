@@ -1,4 +1,4 @@
-"""How long ``import tma_dlpack`` takes beyond NumPy's import, in fresh processes."""
+"""The time of ``import tma_dlpack`` minus the time of NumPy's import, in fresh processes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ print((time.perf_counter() - begin) * 1e3)
 def import_ms(processes: int) -> tuple[float, float, float]:
     """Return median, 10th and 90th percentile over processes, milliseconds.
 
-    From compiled files, as an installed package has them: a first process, not counted, writes them
-    to a folder of their own.
+    The modules are imported from compiled files, as in an installed package. A first process, which
+    is not counted, writes the compiled files to a separate folder.
     """
     root = Path(__file__).parents[2]
     with tempfile.TemporaryDirectory() as compiled:

@@ -1,6 +1,7 @@
-"""``python tests/bench kernel``: how long the simulator takes for whole kernels.
+"""``python tests/bench kernel``: the time that the simulator needs for whole kernels.
 
-One schedule ("late"), with the order checks, after the kernel was compiled and translated once.
+The bench runs one schedule ("late") with the order checks, after the kernel was compiled and
+translated once.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ ROWS: dict[str, Callable[[], Case]] = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print seconds, steps and the verdict of each kernel; 1 if a result is wrong."""
+    """Print seconds, steps and the verdict of each kernel; return 1 if a result is wrong."""
     parser = argparse.ArgumentParser(prog="python tests/bench kernel", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="KERNEL", help=f"of {', '.join(ROWS)}")
     names = parser.parse_args(argv).names or list(ROWS)

@@ -1,4 +1,4 @@
-"""``python tests/bench l2``: what a policy for L2 and a prefetch gain, by notebooks/l2_cache.cu.
+"""``python tests/bench l2``: the gain of L2 policies and prefetches, by notebooks/l2_cache.cu.
 
 Streamed: 1 GiB is read once, while a small matrix is read again and again. Waiting: each
 block loads a tile, works for some cycles, and loads the next.
@@ -22,8 +22,8 @@ TILE_BYTES = ROWS * ROW_BYTES
 STREAMED_SMEM_BYTES = 6 * 2 * TILE_BYTES
 LARGE_BYTES = 1 << 30
 MEBIBYTE = 1 << 20
-#: Name of what the copies of the large and of the small matrix ask of L2 -> kernel. The last one
-#: is timed last: what it keeps stays longer than its kernel.
+#: Name of the L2 policies of the copies of the large and the small matrix -> kernel. The last
+#: kernel is timed last, because the lines that it keeps in L2 stay there after the kernel.
 POLICIES = {
     "no policy": "streamed_plain",
     "large evict_first": "streamed_evict_first",
@@ -36,7 +36,7 @@ THREADS = 32
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print GB/s with each policy, and nanoseconds a tile with and without a prefetch."""
+    """Print GB/s with each policy, and nanoseconds per tile with and without a prefetch."""
     options = parser_of("l2", __doc__, "l2_cache.cu").parse_args(argv)
     torch = require_torch()
     library = compile_file(options.source)

@@ -60,7 +60,7 @@ STEPS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print TFLOP/s of each step and the ratio to torch.matmul; 1 if a product was wrong."""
+    """Print TFLOP/s of each step and the ratio to torch.matmul; return 1 if a product is wrong."""
     parser = parser_of("ladder", __doc__, "gemm_ladder.cu")
     parser.add_argument("--size", type=int, default=8192, help="m = n = k, a multiple of 256")
     options = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""Tensors to make maps of, and what others do with the same tensor."""
+"""The tensors of the bench, and the calls of other libraries on these tensors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Subject:
 
     @property
     def is_torch(self) -> bool:
-        """Whether the peers that take torch tensors take it."""
+        """Whether peers that accept torch tensors accept this tensor."""
         return self.name.startswith("torch")
 
     def with_rows(self, rows: int) -> Any:
@@ -49,13 +49,13 @@ class Subject:
 
     @property
     def is_cuda(self) -> bool:
-        """Whether it is on a GPU."""
+        """Whether the tensor is on a GPU."""
         return self.name.endswith("cuda")
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something that cannot be measured here, and why."""
+    """Error that names what cannot be measured on this machine, with the reason."""
 
     what: str
     why: str
@@ -88,7 +88,7 @@ def _first_line(error: Exception) -> str:
 
 
 def subjects() -> tuple[list[Subject], list[Skipped]]:
-    """Make one tensor of each library and device that there is."""
+    """Make one tensor of each library and device that this machine has."""
     made, skipped = [], []
     for name, make in _SUBJECTS.items():
         try:
@@ -156,7 +156,7 @@ _SUBJECTS: dict[str, Callable[[], tuple[Any, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """How another library makes a map from a tensor, or the part of it that Python can call."""
+    """The code by which another library makes a map, or the part that Python can call."""
 
     label: str
     takes: Callable[[Subject], bool]
@@ -164,7 +164,7 @@ class Peer:
 
 
 def peer_rows(subject: Subject) -> Iterator[Row | Skipped]:
-    """Return the peers that can be measured with a tensor; those that refuse it are listed too."""
+    """Return the peers that can be measured with a tensor, and list the peers that refuse it."""
     x, group = subject.tensor, group_of(REPEATED, subject.name)
     yield Row(group, BARE, subject.export, {"x": x})
     if subject.is_torch:
@@ -194,10 +194,10 @@ def group_of(calls: str, subject: str) -> str:
 
 
 def with_new_shapes(row: Row, subject: Subject, views: Sequence[Any]) -> Row:
-    """Return the same statement, each of whose runs has another of some tensors for ``x``.
+    """Return a statement whose runs use the tensors of a list in turn as ``x``.
 
-    Each round first runs it once on all of them. Otherwise the row that comes first would bring the
-    tensors into the caches for all that follow.
+    Each round first runs the statement once on every tensor. Otherwise the first row would load the
+    tensors into the caches for the rows that follow.
     """
     return Row(
         group_of(NEW, subject.name),
@@ -210,7 +210,7 @@ def with_new_shapes(row: Row, subject: Subject, views: Sequence[Any]) -> Row:
 
 
 def missing_peers() -> Iterator[Skipped]:
-    """Return the peers that cannot be had here, and why."""
+    """Return the peers that are missing on this machine, with the reasons."""
     for peer in PEERS:
         try:
             peer.make()
@@ -256,7 +256,7 @@ def _cuda_bindings() -> Callable[[Any], Any]:
 
 
 def _triton() -> Callable[[Any], Any]:
-    """Make Triton's descriptor on the host: a record, which its launcher encodes later, in C."""
+    """Make Triton's descriptor on the host: a record that Triton's launcher later encodes in C."""
     from_tensor = _need("triton.tools.tensor_descriptor").TensorDescriptor.from_tensor
 
     def call(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How fast the simulator copies, against `ndarray.copy()` of the same bytes in the same run."""
+"""The simulator's speed, compared with `ndarray.copy()` of the same bytes in the same run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tma_dlpack.make.descriptors import make_im2col_descriptor, make_tma_descrip
 BOX = (64, 64)
 ROW_BYTES = 16_384
 SWIZZLES = ("none", "bytes128")
-#: DESIGN's targets: bytes per second of `load_tiles` over those of a copy, and one tile's time.
+#: Targets: the speed of `load_tiles` as a share of a copy's speed, and the time of one tile.
 RATIO_TARGETS = {"none": 1 / 4, "bytes128": 1 / 8}
 SINGLE_TARGET_US = 60.0
 
@@ -45,7 +45,7 @@ class BulkResult:
 
     @property
     def ratio(self) -> float:
-        """Bytes per second, against the copy."""
+        """Bytes per second, as a share of the copy's bytes per second."""
         return self.copy_ms / self.load_ms
 
 
@@ -86,7 +86,7 @@ def measure_single_us(swizzle: str, calls: int = 2000) -> dict[str, float]:
 
 
 def _medians_us(calls: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """Time calls one by one in interleaved rounds, after one of each that is not counted."""
+    """Time calls one by one in interleaved rounds. The first run of each call is not counted."""
     for call in calls:
         call()
     rows = [Row("", "", "call()", {"call": call}, setup="pass", number=1) for call in calls]
@@ -96,7 +96,7 @@ def _medians_us(calls: Sequence[Callable[[], object]], rounds: int) -> list[floa
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table; ``python tests/bench simulator``.
 
-    Returns 0: it measures, and leaves judging to the reader.
+    Returns 0, because the bench only measures; the reader judges the times.
     """
     parser = argparse.ArgumentParser(prog="tma_dlpack bench simulator", description=__doc__)
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""`bench call`: what its tables hold, on tiny rounds. No time is asserted."""
+"""`bench call`: the contents of its tables, with tiny rounds. No time is asserted."""
 
 import pytest
 

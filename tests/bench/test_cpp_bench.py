@@ -1,4 +1,4 @@
-"""`bench cpp`: it compiles, and says what it cannot time."""
+"""`bench cpp` compiles its program, and names the functions that it cannot time."""
 
 import shutil
 

@@ -1,4 +1,4 @@
-"""`bench gemm`, `conv` and `grouped` without a GPU; and that their kernels compile."""
+"""`bench gemm`, `conv` and `grouped` without a GPU, and the compilation of their kernels."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""The simulator's bench: what it prints, that calls and memory are bounded."""
+"""The simulator's bench: its output, and limits on function calls and memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_load_tiles_holds_little_beside_its_result():
 
 
 def calls_of(call):
-    """How many Python and C functions a call calls."""
+    """Return the number of Python and C functions that a call runs."""
     count = 0
 
     def note(frame, event, argument):
@@ -48,7 +48,7 @@ def calls_of(call):
 
 
 def calls_of_load_tiles(mebibytes, swizzle, box_rows=64, missing_rows=0):
-    """How many functions load every tile of a 16-bit matrix, 64 columns each."""
+    """Return the number of functions called to load every tile of a 16-bit matrix."""
     matrix = np.zeros(((mebibytes << 9) - missing_rows, 1024), np.uint16)
     tensor_map = tma.make_tma_descriptor(matrix, (box_rows, 64), swizzle=swizzle)
     coords = tma.tile_coords(tensor_map)

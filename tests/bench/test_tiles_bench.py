@@ -1,4 +1,4 @@
-"""`bench tiles`: what it measures is accepted, and `suggest` reads the table that it prints."""
+"""`bench tiles` measures only accepted boxes, and `suggest` can read the table that it prints."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""``python tests/bench tiles``: the table of speeds by which `tma.suggest` ranks, of this GPU.
+"""``python tests/bench tiles``: measure the table by which `tma.suggest` ranks boxes on this GPU.
 
-Boxes of every width and height copy whole tensors of 256 MiB, with each L2 fetch size, by the
-pipelines of `bandwidth`; each counts with its fastest. tests/gpu/test_suggest_on_gpu.py asks other
-tensors, drawn at random, whether the table chooses well.
+Boxes of every width and height copy whole tensors of 256 MiB, with each L2 fetch size and each
+pipeline of `bandwidth`. The fastest pipeline of each box counts. tests/gpu/test_suggest_on_gpu.py
+checks the table's choices on other tensors, which are drawn at random.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROUNDS, REPEATS = 5, 9
 
 @dataclass(frozen=True)
 class Case:
-    """A request: a tensor of about 256 MiB, a tile of it, and the reader of the tile."""
+    """A tensor of about 256 MiB, a tile of the tensor, and the reader of the tile."""
 
     shape: tuple[int, ...]
     padding: int
@@ -94,7 +94,7 @@ def tensor_of(case: Case, torch: Any) -> Any:
 
 
 def variants(x: object, suggestion: Suggestion) -> list[tma.TensorMap]:
-    """Return the suggestion's map with every L2 fetch size, its own first."""
+    """Return the suggestion's map with every L2 fetch size; the suggested size is first."""
     own = suggestion.arguments["l2_fetch_size"]
     sizes = sorted(("none", "bytes128", "bytes256"), key=lambda l2: l2 != own)
     words = suggestion.arguments
@@ -152,7 +152,7 @@ L2_FETCH_SIZES = ("none", "bytes128", "bytes256")
 
 
 def boxes(row_bytes: int) -> Iterator[dict[str, Any]]:
-    """Yield what to measure of a tensor: arguments of `make_tma_descriptor` without the L2's."""
+    """Yield the arguments of `make_tma_descriptor` to measure, without L2 fetch sizes."""
     plain = ((n, {"swizzle": "none"}) for n in LINE_BYTES)
     split = (
         (count * span, {"swizzle": swizzle, "split_inner": True})
@@ -190,10 +190,10 @@ def measured(row_bytes: int, padding: int, rounds: int, torch: Any) -> list[dict
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the medians as `suggestions/speeds.py` has them: thousandths, of each L2 fetch size.
+    """Return the medians as a table of `suggestions/speeds.py`: thousandths for each L2 fetch size.
 
-    A row has what lines of the tensor begin at a multiple of, n spans side by side (1 of a plain
-    box), and the bytes of a line of the box; a column the number of lines.
+    A row begins with the alignment of the tensor's lines, the number of spans side by side (1 for a
+    plain box), and the bytes of a line of the box. A column is for a number of lines.
     """
     shares: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:

@@ -26,14 +26,14 @@ class Row:
     statement : str
         Python, run many times in a loop.
     names : mapping
-        What the statement uses.
+        Names that the statement uses.
     setup : str
         Python, run once before each round; its names are the statement's too. Without one the
         statement itself is run.
     number : int or None
         Runs per round, where the statement uses something up; None for as many as fit a sample.
     per : int
-        How many things one run makes: times are given for one.
+        The number of objects that one run makes. Times are per object.
     """
 
     group: str
@@ -58,7 +58,7 @@ class Timing:
 def time_rows(
     rows: Sequence[Row], rounds: int, sample_ms: float, clock: str = "wall"
 ) -> list[Timing]:
-    """Time all rows in each round, so that what disturbs one disturbs its neighbours too.
+    """Time all rows in each round, so that a disturbance affects neighbouring rows alike.
 
     The garbage collector stays on, because it is on in users' programs. `clock` is ``"wall"``, or
     ``"thread"`` for the CPU time of this thread, which other programs on the machine hardly change.
@@ -85,7 +85,7 @@ def time_rows(
 
 
 def _number(timer: timeit.Timer, sample_ms: float) -> int:
-    """Find how many runs take about as long as a sample is to take."""
+    """Return the number of runs that take about as long as one sample."""
     number = 1
     while number < MAX_NUMBER:
         seconds = timer.timeit(number)

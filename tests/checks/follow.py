@@ -1,7 +1,7 @@
-"""Follow a fix as a reader would: run its code, pass what it names, and call again.
+"""Follow a fix as a reader does: run its code, pass its arguments, and repeat the call.
 
-A fix has alternatives ("; or "), and an alternative may have several steps (", and "). "Use 64" is
-put where the violation found the value that is refused.
+A fix has alternatives ("; or "), and an alternative may have several steps (", and "). A number, as
+in "use 64", replaces the value that the violation found.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-#: What can be done, but not by a test: another GPU, another program.
+#: Fixes that a test cannot follow, such as another GPU or another program.
 PROSE = (
     "an empty tensor has nothing to copy: skip it",
     "a single element needs no copy: pass it to the kernel as an argument",
@@ -46,7 +46,7 @@ _ENTRY = re.compile(r"^(\w+)(?:\[(\d+)\])? ")
 
 
 def alternatives(fix: str) -> list[str]:
-    """Split a fix into its alternatives; each alone should be enough."""
+    """Split a fix into its alternatives. Each alternative alone should be enough."""
     parts = re.split(r"; or |(?<=\?) If not, ", fix)
     found: list[str] = []
     for part in parts:
@@ -108,7 +108,7 @@ def _modules() -> dict[str, Any]:
 
 
 def _expressions(text: str, name: str) -> Iterator[str]:
-    """Yield the expressions about the tensor that a text has: the longest that parse."""
+    """Yield the longest parts of a text that are Python expressions about the tensor."""
     for start in (m.start() for m in re.finditer(rf"\b{name}\b(?=[.\[])|\w+\.\w+\({name}\b", text)):
         for end in range(len(text), start, -1):
             try:
@@ -127,7 +127,7 @@ def _first_of(tree: ast.expr) -> ast.expr:
 
 
 def _put(given: dict[str, Any], violation: Any, value: int) -> dict[str, Any]:
-    """Put a number where the violation found the value that is refused."""
+    """Replace the refused value, which the violation found, by a number."""
     argument, index = violation.argument, _ENTRY.match(violation.found)
     old = given[argument]
     if old is None:  # elem_strides, of 1
@@ -153,7 +153,7 @@ def _begins_with(copy: Any, original: Any) -> bool:
 
 
 def _raw(tensor: Any) -> Any:
-    """Return a tensor as a NumPy array of its bits; None where NumPy cannot have it."""
+    """Return a tensor's bits as a NumPy array; None if NumPy cannot represent the tensor."""
     if isinstance(tensor, np.ndarray):
         return tensor
     try:

@@ -1,4 +1,4 @@
-"""Advice: each row has a request where it applies, and one a step apart where it does not."""
+"""Advice: each row has a request to which it applies, and a neighbour without the advice."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def advice_of(rule: str, request: Request) -> Advice | None:
 
 
 def matrix(columns, rows=64, pitch=None, dtype=(2, 32)):
-    """A matrix, float32 by default; its rows lie `pitch` elements apart."""
+    """Return a matrix, float32 by default, whose rows are `pitch` elements apart."""
     return view((rows, columns), dtype, strides=(pitch or columns, 1))
 
 
@@ -61,12 +61,12 @@ def with_driver(version):
 
 
 EVEN = matrix(64)
-ROWS = tiled((16, 32), swizzle="bytes128")  # 128 bytes a row, as wide as the swizzle
+ROWS = tiled((16, 32), swizzle="bytes128")  # a row of 128 bytes, as wide as the swizzle
 ONE_ROW = tiled((1, 16))
 COLUMN = im2col((0, 0), (0, 0), 64, 8, swizzle="bytes128")
 WIDE_COLUMN = wide(0, 0, 64, 8)
 
-#: Row, what is one step apart, where it applies, where it does not.
+#: (row, difference, request to which the row applies, request to which it does not apply).
 NEIGHBOURS = [
     ("TARGET_ASSUMED", "named", (EVEN, ROWS, "sm_90", True), (EVEN, ROWS, "sm_90", False)),
     (
@@ -266,7 +266,7 @@ def test_advice_is_given_up_to_its_limit_and_not_a_step_beyond(rule, applies, do
 
 
 def test_every_row_of_advice_has_neighbours():
-    of_the_driver = {"ADDRESS_ZERO"}  # its test is below
+    of_the_driver = {"ADDRESS_ZERO"}  # the test of this row is below
     rows = [row.id for row in ADVICE if row.id not in of_the_driver]
     assert rows == list(dict.fromkeys(rule for rule, *_ in NEIGHBOURS))
 

@@ -1,7 +1,7 @@
-"""The first fix of every violation, all followed at once, leads to an accepted call.
+"""The call is accepted after the first fix of every violation is applied.
 
-Or to a refusal that was announced: by the words of a fix ("which then breaks"), or because two of
-the fixes change one argument and their rules are in the report.
+Otherwise, the refusal was announced. Either a fix names the rule ("which then breaks"), or two
+fixes change the same argument and the report has their rules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import tma_dlpack as tma
 
 
 def together(given: dict[str, Any], base: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments after a fix, which changed `base` into `other`, entry by entry."""
+    """Return the arguments after a fix that changed `base` into `other`, merged entry by entry."""
     after = dict(given)
     for name, value in other.items():
         was, now = base.get(name), given.get(name)
@@ -30,7 +30,7 @@ def together(given: dict[str, Any], base: dict[str, Any], other: dict[str, Any])
         if name == "allow":
             value = tuple(dict.fromkeys((*(now or ()), *value)))
         elif all(type(one) is tuple for one in (value, was, now)) and len(value) == len(was):
-            count = min(len(value), len(now))  # of fewer dimensions, the innermost
+            count = min(len(value), len(now))  # the innermost entries, if a fix removed dimensions
             pairs = zip(value[-count:], was[-count:], now[-count:], strict=True)
             inner = (new if new != old else n for new, old, n in pairs)
             value = (*now[: len(now) - count], *inner)
@@ -39,7 +39,7 @@ def together(given: dict[str, Any], base: dict[str, Any], other: dict[str, Any])
 
 
 def all_followed(kind: str, t: Any, report: tma.Report) -> tuple[Any, dict[str, Any], set[str]]:
-    """Follow the first alternative of every fix; return also the rules that they announce.
+    """Follow the first alternative of every fix; also return the rules that the fixes announce.
 
     A second fix of the tensor is taken from the report on the tensor that the first fix made.
     """
@@ -66,7 +66,7 @@ def test_all_first_fixes_together_are_accepted_or_lead_to_what_was_announced(cou
     rng, led = random.Random(1), Counter[str]()
     while led.total() < count:
         call = call_at_random(rng, "numpy")
-        if call is None:  # of a type that NumPy lacks
+        if call is None:  # the type does not exist in NumPy
             continue
         kind, t, given = call
         report = CHECKS[kind](t, **given)

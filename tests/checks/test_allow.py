@@ -1,4 +1,4 @@
-"""`allow=`: single rules of libcu++ are not asked; the driver's cannot be switched off."""
+"""`allow=` switches off single rules of libcu++. It cannot switch off the driver's rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tma_dlpack.tables.targets import Target
 
 WIDE = view((1024, 1024))
 
-#: Rule -> a tensor and options that it alone refuses.
+#: Rule -> a tensor and options that only this rule refuses.
 REFUSED = {
     "STRIDE_UNIQUE": (view((4, 64), strides=(32, 1)), tiled((1, 16))),
     "BOX_IN_SHAPE": (view((64, 64)), tiled((65, 16))),
@@ -84,7 +84,7 @@ def test_an_unreadable_allow_hides_the_rules_that_it_may_have_named():
     [
         (view((1, 4096), (2, 16)), (64, 64), "BOX_IN_SHAPE"),  # M = 1
         (view((2, 3, 1024), (2, 16)), (4, 4, 64), "BOX_IN_SHAPE"),  # a box beyond a small batch
-        (  # q of attention: (batch, sequence, heads, channels), permuted
+        (  # the tensor q of attention, (batch, sequence, heads, channels), permuted
             view((2, 8, 512, 64), (2, 16), strides=(262144, 64, 512, 1)),
             (1, 1, 128, 64),
             "STRIDE_UNIQUE",

@@ -1,4 +1,4 @@
-"""The arguments of a user become a request: orders, words, unreadable values."""
+"""A user's arguments become a request: order of dimensions, words, and unreadable values."""
 
 from __future__ import annotations
 

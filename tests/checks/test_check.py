@@ -1,4 +1,4 @@
-"""`check`: the order of libcu++, what follows an earlier fault, targets."""
+"""`check`: libcu++'s order of rules, rules that depend on an earlier rule, and targets."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ from tma_dlpack.tables.targets import Target
 
 
 def what_libcudacxx_throws(x, given, target) -> str | None:
-    """Walk through make_tma_descriptor's checks, as its code does; None where it passes them.
+    """Return the first check of make_tma_descriptor that fails; None if all pass.
 
-    Written from the header's checks (NVIDIA/cccl 571f2fc3bc), apart from our table. x is row-major.
+    This oracle was written from the header's checks (NVIDIA/cccl 571f2fc3bc), independently of the
+    package's table. x is row-major.
     """
     rank, shape, strides = len(x.shape), x.shape, x.strides
     box, steps = given["box_sizes"], given["elem_strides"]
@@ -83,7 +84,7 @@ def what_libcudacxx_throws(x, given, target) -> str | None:
             return "STRIDE_INNERMOST"
         for i in range(rank - 2, -1, -1):
             if shape[i] == 1:
-                continue  # ours: no access uses it, and it is made to fit
+                continue  # a valid stride replaces this stride
             inner = next((k for k in range(i + 1, rank - 1) if shape[k] != 1), rank - 1)
             if strides[i] != 0 and strides[i] < shape[inner] * strides[inner]:
                 return "STRIDE_UNIQUE"
@@ -153,7 +154,7 @@ LIBCUDACXX_TARGETS = st.sampled_from(
 
 @st.composite
 def libcudacxx_requests(draw):
-    """Readable requests, in the words of libcu++ alone, around what is accepted."""
+    """Requests with libcu++'s options only; they are near the limits of accepted values."""
     x = draw(requests("tiled")).tensor
     rank = len(x.shape)
     near = [st.sampled_from((1, 2, 4, 8, 16, 32, 64, 128, n, n + 1, 256, 257, 0)) for n in x.shape]
@@ -196,15 +197,15 @@ ALLOWED = ": the driver itself accepts this"
 def test_rules_driver_is_offered_exactly_where_the_driver_then_accepts(drawn):
     _, kind, x, options = drawn
     options["rules"] = RULE_SETS[kind][0]
-    if kind == "tiled" and options["elem_strides"]:  # whose innermost entry libcu++ ignores
+    if kind == "tiled" and options["elem_strides"]:  # libcu++ ignores the innermost element stride
         options["elem_strides"] = (*options["elem_strides"][:-1], 1)
     report = check(kind, x, options)
     offered = [v.fix.endswith(LIFTED) or ALLOWED in v.fix for v in report.violations]
     accepted = check(kind, x, options | {"rules": "driver"}).ok
     allowed = tuple(v.rule for v in report.violations if ALLOWED in v.fix)
-    if allowed:  # off sm_90 the driver's rules for im2col are its documentation's
+    if allowed:  # for other targets than sm_90, the documentation is the source of the im2col rules
         accepted = accepted or check(kind, x, options | {"allow": allowed}).ok
-    if "WIDE_CAPABILITY" in rules_of(report):  # whose map no instruction can use
+    if "WIDE_CAPABILITY" in rules_of(report):  # no instruction can use such a map
         accepted = False
     assert offered == [accepted] * len(report.violations)
     if accepted and not report.ok and "pass allow=" in report.violations[0].fix:

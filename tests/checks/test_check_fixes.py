@@ -36,7 +36,7 @@ def test_the_entry_that_a_fix_names_is_accepted(shape, numpy_type, entry, place,
     row_bytes = -(-shape[-1] * np.dtype(numpy_type).itemsize // 16) * 16
     room = np.zeros((*shape[:-1], row_bytes // np.dtype(numpy_type).itemsize), numpy_type)
     x = room[..., : shape[-1]]
-    assume(shape[-1] * x.itemsize >= 16)  # no box fits a narrower row
+    assume(shape[-1] * x.itemsize >= 16)  # a narrower row is too small for every box
     box = [1] * (len(shape) - 1) + [16 // x.itemsize]
     place = place % len(shape)
     box[place] = entry
@@ -192,7 +192,7 @@ def test_a_bounding_box_that_only_wraps_is_reported_as_such():
             "use 8, the largest step; or step the tensor itself: pass x[:, ::12] with box_sizes="
             "(1, 2, 16) and elem_strides=(1, 1, 1)",
         ),
-        (  # libcu++ takes rows of 12 x 6 in 64 as overlapping
+        (  # libcu++ considers rows of 12 x 6 elements in 64 as overlapping
             "tiled", view((4, 64, 64)), tiled((1, 16, 16), elem_strides=(1, 12, 1)),
             "ELEM_STRIDES_RANGE",
             "use 8, the largest step",
@@ -230,7 +230,7 @@ def test_strides_of_extent_one_are_not_looked_at():
     for strides in ((7, 3, 1), (0, 1 << 50, 1), (1, 1, 1)):
         assert check("tiled", view((1, 1, 64), strides=strides), tiled((1, 1, 16))).ok
     wide_units = tiled((1, 1, 8), interleave_layout="bytes32", swizzle="bytes32")
-    x = view((1, 1, 12), strides=(12, 12, 1))  # 48 bytes: no multiple of 32, and never used
+    x = view((1, 1, 12), strides=(12, 12, 1))  # 48 bytes, a stride that no access uses
     assert check("tiled", x, wide_units).ok
 
 
@@ -242,7 +242,7 @@ def test_strides_of_extent_one_are_not_looked_at():
             "; or order the dimensions by stride: pass x.permute(1, 0, 2) with box_sizes=(1, 1, 16)"
             "; or copy it: x = x.contiguous()",
         ),
-        ((64, 64, 1), "; or copy it: x = x.contiguous()"),  # no order of the dimensions nests
+        ((64, 64, 1), "; or copy it: x = x.contiguous()"),  # every order overlaps
         ((32, 64, 1), "; or copy it: x = x.contiguous()"),
     ],
 )
@@ -271,7 +271,7 @@ def test_a_row_wider_than_the_span_is_proposed_to_be_split(dtype, columns, swizz
     assert tm.tx_bytes == 16 * columns * x.itemsize
     tile = tma.load_tile(tm, (0, 0, 0)).array  # (columns of spans, rows, span)
     assert np.array_equal(np.concatenate(list(tile), axis=1), x[:16, :columns])
-    wider = {"bytes64": "bytes128"}.get(swizzle)  # which is enough for 32 float32
+    wider = {"bytes64": "bytes128"}.get(swizzle)  # 128 bytes are enough for 32 float32 values
     assert report.changes() == ({"swizzle": 3} if wider else {"split_inner": True})
 
 
@@ -296,7 +296,7 @@ def test_what_cannot_be_split_evenly_is_not_proposed(shape, columns):
         ((1, 8), 2048, "; or pass x.view(torch.int64) with box_sizes=(1, 256)"),
         ((2, 16), 1024, "; or pass x.view(torch.int64) with box_sizes=(1, 256)"),
         ((2, 32), 512, "; or pass x.view(torch.int64) with box_sizes=(1, 256)"),
-        ((1, 8), 4096, ""),  # no dtype is that wide
+        ((1, 8), 4096, ""),  # there is no dtype of this width
         ((1, 8), 300, ""),  # not a multiple of 16 bytes
         ((0, 64), 512, ""),
     ],
@@ -322,7 +322,7 @@ def test_what_the_hint_of_a_wider_dtype_says_works():
     assert tma.make_tma_descriptor(eval(code), eval(box)).tx_bytes == 8 * 512
 
 
-#: Arguments of tiled maps that are not drawn, and their defaults.
+#: Arguments of tiled maps for which no value is drawn, with their defaults.
 ALSO_GIVEN = {"allow": (), "split_inner": False}
 
 # -- fixed -----------------------------------------------------------------------------------------
@@ -341,7 +341,7 @@ def test_what_fixed_returns_is_accepted_always(drawn):
 
 
 def plain_request(kind, x):
-    """The humblest request: if a tensor can be described at all, then by this one."""
+    """The simplest request. If it is refused, no map can describe the tensor."""
     unit = max(1, 128 // DATA_TYPES[data_type_of(x.dtype)].element_bits)
     spatial = (0,) * (len(x.shape) - 2)
     if kind == "tiled":
@@ -352,9 +352,10 @@ def plain_request(kind, x):
 
 
 def can_be_described(kind, x):
-    """Not a lone 4-bit value, which has no type to fall back on where the target lacks its own.
+    """Return whether a map can describe the tensor as it is.
 
-    Nor an image of some 2^31 pixels along a dimension, which is one map per part.
+    False for a single 4-bit value, whose bytes no other type can describe, and for images of about
+    2^31 pixels along a dimension, which need one map per part.
     """
     if data_type_of(x.dtype) is None or x.dtype == (17, 4, 1):
         return False
@@ -366,10 +367,11 @@ def can_be_described(kind, x):
 @examples(300)
 @given(requests())
 def test_fixed_finds_a_way_whenever_the_tensor_can_be_described(drawn):
-    """Only arguments are at fault if other arguments would be accepted for the same tensor.
+    """If `fixed` returns None for a describable tensor, only arguments that it keeps are wrong.
 
-    Arguments whose meaning is unclear are not replaced, nor are corners by another convolution's,
-    and no entry of a box is dropped. A tile shrinks only where a violation is about it.
+    Arguments whose meaning is unclear are not replaced. Corners are not replaced by the corners of
+    another convolution. No entry of a box is dropped. A tile may become smaller only if a violation
+    is about the tile.
     """
     _, kind, x, options = drawn
     assume(can_be_described(kind, x))
@@ -382,13 +384,18 @@ def test_fixed_finds_a_way_whenever_the_tensor_can_be_described(drawn):
 
 
 ROWS = {rule.id: rule for rule in RULES}
-#: A type, and the box, which counts values of packed types, and elements of others.
+#: Arguments that change together: the type, and the box, whose unit depends on the type.
 _TYPE = {"data_type", "box_sizes", "channels_per_pixel"}
-_ORDER = {"shape", "strides", "box_sizes", "elem_strides"}  # of dimensions in another order
+_ORDER = {
+    "shape",
+    "strides",
+    "box_sizes",
+    "elem_strides",
+}  # these change if the dimensions are permuted
 
 
 def named(kind, rule):
-    """Return the arguments that the ways of a row change, as a kind of map calls them."""
+    """Return the names of the arguments that the fixes of a rule change, for a kind of map."""
     wide = {f"pixel_box_{which}_corner": f"{which}_corner_width" for which in ("lower", "upper")}
     others = {"tiled": {}, "im2col": {"box_sizes": "channels_per_pixel"}}
     others["im2col_wide"] = others["im2col"] | wide
@@ -412,18 +419,18 @@ def test_the_ways_of_a_row_change_the_arguments_that_it_names(drawn):
         assert changed <= named(kind, fault.rule), fault.rule.id
 
 
-#: A repair may break these, and then repair them by another argument.
+#: A fix may break these rules, and then fix them with another argument.
 ALSO_BROKEN = {rule: {"interleave_layout"} for rule in ("WIDE_SWIZZLE", "PACKED_SWIZZLE")}
 
 
 @examples(200, rare=True)
 @given(requests(), st.data())
 def test_arguments_that_were_fine_stay_as_they_were(drawn, data):
-    """From an accepted request with one argument broken: only what is refused changes."""
+    """Break one argument of an accepted request; the fix changes only the refused argument."""
     _, kind, x, options = drawn
     assume(can_be_described(kind, x))
     accepted = check(kind, x, options).fixed()
-    assume(accepted is not None)  # a word of no meaning
+    assume(accepted is not None)  # a word that has no meaning
     other = data.draw(requests(kind)).options
     name = data.draw(st.sampled_from(sorted(other)))
     broken = accepted | {name: other[name]}
@@ -432,9 +439,9 @@ def test_arguments_that_were_fine_stay_as_they_were(drawn, data):
     assume(fixed is not None)
     changed = set(report.changes())
     if "rules" in changed:
-        return  # the last resort starts again under the driver's rules
+        return  # as a last resort, the search starts again with the driver's rules
     seen = set()
-    while not report.ok:  # a repair may meet another rule, whose argument then changes too
+    while not report.ok:  # a fix may break another rule, whose argument then changes too
         for violation in report.violations:
             seen |= {violation.argument} | ALSO_BROKEN.get(violation.rule, set())
             seen |= named(kind, ROWS[violation.rule]) if violation.rule in ROWS else set()
@@ -605,7 +612,7 @@ def test_fixed_changes_nothing_that_could_stay(drawn):
     _, kind, x, options = drawn
     report = check(kind, x, options)
     changed = set(report.changes() or ())
-    units = changed & _TYPE if "data_type" in changed else set()  # stay or go together
+    units = changed & _TYPE if "data_type" in changed else set()  # both change together
     units |= changed & _ORDER if "strides" in changed - set(options) else set()
     for names in [{name} for name in changed - units] + [units] * bool(units):
         was = {name: (ALSO_GIVEN | options)[name] for name in names}
@@ -676,7 +683,7 @@ def test_merging_and_indexing_keep_the_ragged_dimension(ragged, fix):
 
 
 def test_a_slice_is_not_of_the_ragged_dimension():
-    x = np.zeros((50, 4, 8, 128), np.float16)[:, :3, :7, :64]  # whose dimensions do not merge
+    x = np.zeros((50, 4, 8, 128), np.float16)[:, :3, :7, :64]  # cannot be merged
     (violation,) = _ragged_check(x, 0).violations
     assert violation.fix == (
         "make one map per slice, such as x[:, 0] with box_sizes=(16, 7, 64) and ragged=0"
@@ -719,7 +726,7 @@ def test_an_empty_tensor_has_no_stride_to_mend(shape):
 
 
 def test_the_drivers_call_for_another_target_is_judged_by_no_rule_of_libcudacxx():
-    box = (64, 128)  # larger than the tensor, which the driver takes
+    box = (64, 128)  # larger than the tensor, which the driver accepts
     with pytest.raises(tma.TmaTargetError) as caught:
         tma.driver_encode_tiled("FLOAT16", 2, 4096, (64, 64), (128,), box, (1, 1), swizzle=4)
     assert [v.rule for v in caught.value.violations] == ["ATOM_SWIZZLE"]

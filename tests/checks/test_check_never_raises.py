@@ -1,4 +1,4 @@
-"""check_* reports, and every other verb refuses in words, whatever the length of a number."""
+"""Numbers of any length: check_* returns a report, and other functions raise `TmaError`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IMAGES = np.zeros((2, 14, 14, 64), np.float32)
 MAP = tma.make_tma_descriptor(X, (16, 32))
 MATRIX_MAP = tma.make_tma_descriptor(X.astype(np.float16), (64, 64), swizzle="bytes128")
 
-#: The first is longer than Python turns into text.
+#: The first number has more digits than Python converts to text.
 NUMBERS = {"10**5000": 10**5000, "-10**5000": -(10**5000), "2**64": 1 << 64, "2**511": 1 << 511}
 
 CHECKS = {
@@ -64,7 +64,7 @@ CALLS = {
 
 
 class Raising:
-    """A producer whose error holds a number."""
+    """A producer whose error has a number as its argument."""
 
     def __init__(self, number):
         self.number = number

@@ -156,7 +156,7 @@ def test_violations_that_only_allow_would_lift_together_are_all_reported():
     ]  # fmt: skip
     assert tma.check_tma_descriptor(
         np.zeros((2, 2, 30, 32), np.float16), (1, 2, 30, 32)
-    ).ok  # each as its violation asks
+    ).ok  # each change is the one that its violation names
 
 
 def test_a_list_of_tensors_is_refused_with_the_function_for_several():

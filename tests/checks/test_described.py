@@ -1,4 +1,4 @@
-"""`shape=`, `strides=` and `offset=`: the same memory described otherwise."""
+"""`shape=`, `strides=` and `offset=`: another description of the tensor's memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Every fix is followed: in torch, NumPy and JAX, on the tensors that it is proposed for.
+"""Every fix is followed in torch, NumPy and JAX, on the tensors for which it is proposed.
 
-What it leads to is accepted, or breaks only rules that the first report named too.
+The call after a fix is accepted, or breaks only rules that the first report also named.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ Call = tuple[str, Any, dict[str, Any]]
 
 
 def made(framework: str, shape: tuple[int, ...], dtype: str = "float16") -> Any:
-    """Return a tensor of small numbers; None where the framework has no such type."""
+    """Return a tensor of small numbers; None if the framework does not have the dtype."""
     numbers = np.asarray(np.arange(int(np.prod(shape))).reshape(shape) % 97)
     if framework == "numpy":
         if not hasattr(np, dtype):
             return None
         numbers = numbers.astype(dtype)
-        room = np.zeros(numbers.nbytes + 64, np.uint8)  # at a multiple of 64 bytes, as the others
+        room = np.zeros(numbers.nbytes + 64, np.uint8)  # room for alignment to 64 bytes
         room = room[-room.ctypes.data % 64 :][: numbers.nbytes].view(dtype).reshape(shape)
         room[...] = numbers
         return room
@@ -53,7 +53,7 @@ def order(tensor: Any, dims: tuple[int, ...]) -> Any:
 
 
 def repeated(tensor: Any, count: int) -> Any:
-    """Return a tensor of many rows that are one; None where the framework copies them."""
+    """Return a tensor whose rows share memory; None if the framework would copy the row."""
     if isinstance(tensor, np.ndarray):
         return np.broadcast_to(tensor, (count, *tensor.shape[1:]))
     return tensor.expand(count, *tensor.shape[1:]) if hasattr(tensor, "expand") else None
@@ -74,7 +74,7 @@ def wide(**options: Any) -> dict[str, Any]:
 OLD = Target((8, 0))
 SMALL = Target((9, 0), 16_383)
 
-#: Calls on a tensor of a shape and dtype, and what is done to it first.
+#: Calls for a tensor of a shape and dtype, with an operation that changes the tensor first.
 LISTED: list[tuple[str, tuple[int, ...], str, Any, dict[str, Any]]] = [
     ("tiled", (64, 64), "float16", None, {"box_sizes": (16, 16), "target": OLD}),
     ("tiled", (64, 64), "float16", None, {"box_sizes": (16, 16), "swizzle": "bytes128_atom_32B"}),
@@ -187,12 +187,12 @@ LISTED: list[tuple[str, tuple[int, ...], str, Any, dict[str, Any]]] = [
 
 
 def given_of(kind: str, tensor: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments as a report has them, defaults included."""
+    """Return the arguments in a report's form, defaults included."""
     return dict(CHECKS[kind](tensor, **given)._given)
 
 
 def followed(kind: str, weights: Any, given: dict[str, Any]) -> list[tuple[str, str]]:
-    """Follow every alternative of every fix; return (rule, what it led to) of each."""
+    """Follow every alternative of every fix; return (rule, result) of each alternative."""
     report = CHECKS[kind](weights, **given)
     named = {v.rule for v in report.violations}
     named |= {f.rule.id for f in faults_of(report._request_of(report._given))}  # fixed by another
@@ -239,13 +239,14 @@ def test_every_fix_of_a_listed_call_works_when_it_is_followed(framework):
 
 
 def view_copies(framework: str, view: Any) -> bool:
-    """Whether JAX, whose arrays are always row-major, copies instead."""
+    """Return whether JAX makes a copy, because its arrays are always row-major."""
     return framework == "jax"
 
 
 #: Rules that no tensor in memory breaks: strides of 2^34 elements and more, images of 2^31 rows.
 OF_NO_TENSOR = {"ADDRESS_RANGE", "STRIDE_RANGE", "WIDE_DIMS", "RAGGED_STRIDE"}
-#: What a framework lacks: float8, views that are not row-major, empty tensors at address 0.
+#: Features that a framework lacks: float8, views that are not row-major, empty tensors at address
+#: 0.
 LACKING = {
     "torch": set(),
     "numpy": {"OOB_NAN_FLOAT8", "ADDRESS_NULL"},
@@ -317,7 +318,7 @@ def test_every_fix_of_a_call_at_random_works_when_it_is_followed(framework):
         if call is not None:
             led.update(result for _, result in followed(*call))
     assert led["accepted"] > 25
-    assert led["announced"] > 100  # of several violations each
+    assert led["announced"] > 100  # calls with several violations each
     assert led["not by a test"] == 0
 
 

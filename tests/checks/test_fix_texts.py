@@ -1,4 +1,4 @@
-"""The text of a fix is made when the fix is proposed; candidates are judged without texts."""
+"""The text of a fix is made only for a proposed fix, not for each candidate that is checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Report.fixed` drops nothing that was given, and gives no argument another meaning."""
+"""`Report.fixed` drops no argument of the call, and changes the meaning of no argument."""
 
 import copy
 import pickle
@@ -10,7 +10,7 @@ import tma_dlpack as tma
 
 
 def changes(tensor, **given):
-    """Return the changes; what they lead to is accepted, and copies the same elements."""
+    """Return the changes. The changed call is accepted, and copies the same elements."""
     report = tma.check_tma_descriptor(tensor, **given)
     assert not report.ok
     fixed = report.fixed()
@@ -101,7 +101,7 @@ def test_a_permute_is_described_with_the_box_in_that_order(shape, order, box, sh
     ("box", "options"),
     [
         ((3, 64), {}),  # the box would have to change
-        ((64,), {}),  # and here nobody knows which entry is missing
+        ((64,), {}),  # it is unknown which entry is missing
     ],
 )
 def test_a_permute_whose_box_must_change_is_left_to_the_reader(box, options):

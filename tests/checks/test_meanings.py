@@ -1,4 +1,4 @@
-"""Words for an enum are understood where they are unambiguous, and refused elsewhere."""
+"""A word for an enum's member is accepted if it is unambiguous, and otherwise refused."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_word_that_can_mean_nothing_else_is_understood(enum, word, name):
 @pytest.mark.parametrize(
     ("enum", "word"),
     [
-        (TmaSwizzle, 16),  # some call 16 bytes "no swizzle", others a span
+        (TmaSwizzle, 16),  # some documents call 16 bytes "no swizzle", others a span
         (TmaSwizzle, 96),
         (TmaSwizzle, 256),
         (TmaSwizzle, "3"),  # a value as text
@@ -108,7 +108,7 @@ def test_a_word_that_can_mean_nothing_else_is_understood(enum, word, name):
         (TensorMapDataType, "fp4"),
         (TensorMapDataType, "fp8"),
         (TensorMapDataType, "complex64"),
-        (TensorMapDataType, "6"),  # the driver's number or PTX's?
+        (TensorMapDataType, "6"),  # ambiguous: the driver's number or PTX's number
         (TensorMapDataType, 16),
     ],
     ids=str,
@@ -192,7 +192,7 @@ def test_a_data_type_may_be_the_dtype_of_a_framework():
         ({"box_sizes": "64x64"}, None),
         ({"box_sizes": 64}, None),
         ({"elem_strides": 2}, None),
-        ({"shape": "64"}, None),  # the box has two entries: one would be dropped
+        ({"shape": "64"}, None),  # the box has two entries, so one entry would be dropped
         ({"shape": "64", "box_sizes": (64,)}, {"shape": (64,), "box_sizes": (64,)}),
         ({"shape": "64", "box_sizes": (1, 64)}, {"shape": (64,), "box_sizes": (64,)}),
         ({"shape": "64 by 64"}, None),
@@ -230,7 +230,7 @@ def test_the_choices_are_listed_where_nothing_is_near():
     st.text(max_size=20) | st.integers(-300, 300),
 )
 def test_no_word_is_fixed_to_other_digits(argument, word):
-    """Whatever stands there: it is understood, or fixed to a name of the same digits, or left."""
+    """A random word is understood, or gets a fix with the same digits, or gets no fix."""
     report = tma.check_tma_descriptor(X, (8, 8), **{argument: word})
     if "ARGUMENT" in [v.rule for v in report.violations] and (fixed := report.fixed()):
         assert re.findall(r"\d+", fixed[argument]) == re.findall(r"\d+", str(word))

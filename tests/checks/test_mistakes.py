@@ -1,4 +1,4 @@
-"""Ordinary mistakes: check_* never raises, make_* raises our errors alone, with these messages."""
+"""Ordinary mistakes: check_* never raises, and make_* raises errors with these messages."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ NO_BOXES = {
     ),
     "a slice": (slice(0, 16), "slice(0, 16, None)", ""),
 }
-#: The boxes that are clear all the same: the others are fixed by nobody.
+#: The boxes of which the intended value is clear. The other boxes have no fix.
 BOXES_MEANT = {
     "a string": (64, 64),
     "a float among ints": (16, 64),
@@ -264,7 +264,7 @@ def test_a_type_of_fewer_than_8_bits_says_what_it_needs(value, name):
     (violation,) = tma.check_tma_descriptor(X, (16, 16), data_type=value).violations
     assert violation.fix.startswith(f"{value} values are packed: pass a uint8 tensor that holds ")
     assert f"with data_type={name!r}, on sm_100 or later" in violation.fix
-    packed = view((64, 96), (1, 8))  # of either type whole groups of 128 values
+    packed = view((64, 96), (1, 8))  # both types need whole groups of 128 values
     assert check("tiled", packed, tiled((16, 128), data_type=name, target="sm_100")).ok
 
 

@@ -1,4 +1,4 @@
-"""Every rule, by the two requests on either side of it: one accepted, one refused by it alone."""
+"""Every rule, tested by an accepted request and by a neighbour that only this rule refuses."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ KINDS_OF_SETS = {
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Two requests one step apart: changes of the base that its rule accepts, and refuses."""
+    """Two changes of the base request, one step apart: the rule accepts one, refuses the other."""
 
     rule: str
     kind: str
     holds: dict[str, Any]
     breaks: dict[str, Any]
     make_only: bool = False
-    not_in: tuple[str, ...] = ()  # sets of rules whose other rows decide
+    not_in: tuple[str, ...] = ()  # sets of rules in which other rows decide
     same: dict[str, Any] = field(default_factory=dict)  # changes of both
 
     def doors(self) -> list[Door]:

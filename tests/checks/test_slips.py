@@ -1,4 +1,4 @@
-"""The real slip is named: the order of a box, the driver's words, NCHW, strides in bytes."""
+"""Messages name common slips: the order of a box, the driver's words, NCHW, strides in bytes."""
 
 from __future__ import annotations
 

@@ -453,7 +453,8 @@ def test_wide_tiles_and_slices_have_flags_and_come_back_as_flags(capsys):
     assert "split_inner=yes" in capsys.readouterr().out
 
 
-#: Runs Python as a terminal does: the jobs of a shell ignore Ctrl-C, and so do their children.
+#: Runs Python as a terminal does. Background jobs of a shell and their children would ignore
+#: Ctrl-C.
 WITH_CTRL_C = (
     "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
     "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"

@@ -1,4 +1,4 @@
-"""The scripts that shells read: bash completes as asked, zsh and fish where they are installed."""
+"""The completion scripts in bash, and in zsh and fish if they are installed."""
 
 from __future__ import annotations
 

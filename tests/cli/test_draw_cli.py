@@ -1,4 +1,4 @@
-"""Pictures without Jupyter: the command line, and names that are imported when first asked for."""
+"""Pictures without Jupyter: the command line, and names that are imported on first use."""
 
 from __future__ import annotations
 

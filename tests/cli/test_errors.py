@@ -188,7 +188,7 @@ def on_terminal(words, **environment):
     try:
         while chunk := os.read(ours, 65536):
             found += chunk
-    except OSError:  # the other end is closed
+    except OSError:  # the reader of the pipe has closed it
         pass
     child.wait()
     os.close(ours)
@@ -240,7 +240,7 @@ def test_what_version_and_help_import():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (
         int(done.stdout.splitlines()[-1]) <= 13
-    )  # the command line's own, and two rooms with commands
+    )  # the modules of the command line, and of two other folders with commands
 
 
 def test_every_command_runs_for_help(capsys):

@@ -1,4 +1,4 @@
-"""Every example of every ``--help`` runs, in a folder with the files that it names."""
+"""Every example in ``--help`` runs in a folder that contains the files that the example names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXAMPLES = [example for row in commands().values() for example in row.examples]
 def folder(tmp_path, monkeypatch):
     shutil.copytree(Path(__file__).with_name("examples"), tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    here = Path(sys.executable).parent  # has the `python` of the examples
+    here = Path(sys.executable).parent  # this folder has the `python` that the examples call
     monkeypatch.setenv("PATH", f"{here}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(webbrowser, "open", lambda address: True)
     return tmp_path

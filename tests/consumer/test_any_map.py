@@ -1,4 +1,4 @@
-"""Any map that the driver accepts: its tile is read exactly, or refused; nothing else happens."""
+"""For any map that the driver accepts, the tile is read exactly or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ldmatrix_addresses`: where each lane points, against the tile that the simulator loads."""
+"""`ldmatrix_addresses`: the address of each lane, compared with the simulator's tile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from operand_cases import operand_cases
 import tma_dlpack as tma
 from tma_dlpack import ldmatrix_addresses
 
-#: (num, transpose) -> where matrix i stands, in 8 rows and 16 bytes
+#: (num, transpose) -> place of matrix i, in units of 8 rows and 16 bytes
 PLACES = {
     (1, False): [(0, 0)],
     (1, True): [(0, 0)],

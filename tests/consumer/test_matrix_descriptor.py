@@ -1,4 +1,4 @@
-"""Matrix descriptors: what the tensor core reads is the tile; what it cannot read is refused."""
+"""Matrix descriptors: the tensor core reads exactly the tile, or the tile is refused."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_another_descriptor_reads_something_else(wrong):
 @pytest.mark.parametrize(
     ("options", "asked", "value", "next_value"),
     [
-        # CUTLASS, fast.cu and DeepGEMM write this one: SBO 1024, 128B, LBO field 1
+        # CUTLASS, fast.cu and DeepGEMM write this descriptor: SBO 1024, 128B, LBO field 1
         ({"swizzle": "bytes128"}, {}, 0x4000004000010000, 0x4000004000010002),
         ({"swizzle": "bytes128"}, {"instruction": "tcgen05"},
          2 << 61 | 1 << 46 | 64 << 32 | 1 << 16, 2 << 61 | 1 << 46 | 64 << 32 | 1 << 16 | 2),
@@ -275,7 +275,7 @@ def test_what_cannot_be_read_is_refused_with_a_call_that_works(name):
     assert violation.rule == name.partition(",")[0]
     assert violation.found == found
     (listed,) = tma.rules(violation.rule)
-    assert violation.source in listed.source  # which has both instructions'
+    assert violation.source in listed.source  # the target has both instructions
     mended(x, options, asked, violation)
 
 
@@ -285,13 +285,13 @@ def test_every_row_is_among_them():
 
 
 def mended(x, options, asked, violation):
-    """Do what the fix says, and find that it works."""
+    """Follow the fix, and check that the tile can then be read."""
     x, options, asked = changed(x, options, asked, violation)
     matrix_descriptor(tma.make_tma_descriptor(x, **options), **asked)
 
 
 def changed(x, options, asked, violation):
-    """Do what the fix says: give the tensor, and the arguments of the map and the descriptor."""
+    """Follow the fix: return the tensor, and the arguments of the map and the descriptor."""
     fix = violation.fix.partition("; or, to do without a swizzle")[0]
     if "reshape" in fix:  # says so in words
         x, options = x.reshape(64, 64), {"box_sizes": (64, 64), "swizzle": "bytes128"}
@@ -328,7 +328,7 @@ WITHOUT = "; or, to do without a swizzle, with split_inner=True, swizzle='none'"
         ((64, 256), (64, 128), "K", True),
         ((64, 256), (64, 24), "K", False),  # 48 bytes: one and a half K steps
         ((64, 256), (64, 24), "MN", True),
-        ((64, 252), (64, 64), "K", False),  # 504 bytes, not whole columns of 16
+        ((64, 252), (64, 64), "K", False),  # 504 bytes, which are not whole columns of 16 bytes
         ((1, 1, 1, 64, 64), (1, 1, 1, 64, 64), "K", False),  # no dimension to spare
         ((1, 1, 64, 64), (1, 1, 64, 64), "K", True),
     ],
@@ -354,7 +354,7 @@ def test_a_map_without_a_swizzle_is_split_where_that_would_do(shape, box, major,
     st.sampled_from(["K", "MN"]),
 )
 def test_boxes_of_any_width_and_height_are_mended(shape, box, dtype, swizzle, major):
-    """Widths count 16 bytes; one fix after the other leads to a tile that can be read."""
+    """Widths are in units of 16 bytes. Several fixes in a row lead to a readable tile."""
     size = np.dtype(dtype).itemsize
     wide = min(box[1] * 16, SPANS[swizzle] if swizzle != "none" else 256 * size) // size
     x = np.zeros((shape[0], shape[1] * 16 // size), dtype)
@@ -507,7 +507,8 @@ FEW_ROWS = {
         (by, name)
         for name, (shape, *_) in FEW_ROWS.items()
         for by in ("option", "function", "ragged")
-        # a vector that is described as a matrix is one; with ragged= there is room for two
+        # a vector that is described as a matrix needs one more dimension; with ragged= there is
+        # room for two
         if not (by == "function" and len(shape) == 1) and (by != "ragged" or len(shape) == 2)
     ],
 )

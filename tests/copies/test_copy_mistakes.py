@@ -36,7 +36,7 @@ def store(data, coords=(0, 0), **options):
     return tma.store_tile(matrix_map(), coords, data, **options)
 
 
-#: What a person does -> the call, the first line of what is said, and its fix.
+#: Mistake -> the call, the first line of the message, and the fix.
 def torch_zeros(dtype="float32", **options):
     torch = pytest.importorskip("torch", reason="torch is not installed (extra frameworks)")
     return torch.zeros(8, 16, dtype=getattr(torch, dtype), **options)
@@ -256,7 +256,7 @@ def map_to_change(kind, memory):
     return tma.driver_encode_tiled("FLOAT32", rank, address, *shape, encoder="model")
 
 
-#: Of a map that tensormap.replace changed: which rule refuses copies, None where they run.
+#: Change by tensormap.replace -> the rule that refuses copies; None if copies are possible.
 CHANGED = [
     (MATRIX, {"box_dim": {0: 16}}, None),
     (

@@ -173,7 +173,7 @@ def test_a_producer_orders_its_work_before_the_stream():
 
     assert launch.ordered_stream(Tensor(), 0, None) == 0
     assert launch.ordered_stream(Tensor(), 0, 77) == 77
-    assert asked == [1, 77]  # 1 is DLPack's word for the legacy default stream
+    assert asked == [1, 77]  # in DLPack, 1 means the legacy default stream
 
 
 def test_the_package_needs_neither_nvrtc_nor_a_driver_to_import():

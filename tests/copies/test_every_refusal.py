@@ -1,8 +1,7 @@
-"""Each row of arguments, files and ldmatrix refuses a call, in the list's words, and its neighbour.
+"""Each rule of arguments, files and ldmatrix refuses a call, and accepts its neighbour.
 
-`conftest.py` holds every other test to the list: a finding with an id that `rules()` does not know
-fails the test in which it is made. The rows of tensors, maps, copies and matrix descriptors have
-such pairs in the tests of their rooms.
+`conftest.py` checks all other tests: a finding whose id `rules()` does not list fails its test. The
+rows of tensors, maps, copies and matrix descriptors have such pairs in the tests of their rooms.
 """
 
 from __future__ import annotations
@@ -95,7 +94,8 @@ CHECKED = "tma_dlpack check: k.cu:12, block (0, 0, 0), thread (32, 0, 0), load_2
 GATHER = "AssertionError: TILE_GATHER4 requires a rank-2 tensor map with tile_shape[1] == 1, got "
 PTXAS = "ptxas error: Feature '.tile::{}' not supported on .target 'sm_{}'"
 
-#: Rule -> a call that breaks it, and its neighbour that does not. Some need a folder for a file.
+#: Rule -> a call that breaks the rule, and a neighbour that does not break it. Some need a folder
+#: for a file.
 PAIRS: dict[str, tuple[Callable[..., object], Callable[..., object]]] = {
     "ARGUMENT": (lambda: ldmatrix(num=3), lambda: ldmatrix(num=2)),
     "C_TYPE": (lambda: bound(1 << 64), lambda: bound((1 << 64) - 1)),
@@ -172,7 +172,7 @@ def test_a_call_is_refused_by_its_row_and_its_neighbour_is_not(rule, tmp_path):
     printed = "'s own check, "  # by another program, which `explain` then cites
     assert violation.source == listed.source or printed in violation.source
     assert violation.fix
-    if not row.asks:  # then the list has the very words
+    if not row.asks:  # then the list has the same text
         assert violation.limit == listed.asks
     if isinstance(row.on, str) and row.on and row.group != "operand":
         assert violation.argument.endswith(row.on)

@@ -1,4 +1,4 @@
-"""Random and mutated maps through everything that takes a map: only our errors come back."""
+"""Random and mutated maps in every function that takes a map: only `TmaError` is raised."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tma_dlpack.tables.bits import FIELDS
 MEMORY = np.arange(1 << 16, dtype=np.uint16).view(np.uint8)
 T, A = tma.TensorMapDataType, MEMORY.ctypes.data
 
-#: What is done to each map. Figures are large, so a map meets one of them.
+#: The functions that are called with each map. Figures are large, so a map meets one of them.
 USES = {
     "load": lambda tm, r: load(tm, r, tma.load_tile, coords_of(tm, r)),
     "load many": lambda tm, r: load(tm, r, tma.load_tiles, [coords_of(tm, r) for _ in range(3)]),
@@ -46,7 +46,7 @@ def where(r):
 
 
 def coords_of(tm, r):
-    """Mostly inside, mostly on 16 bytes."""
+    """Most coordinates are in bounds and aligned to 16 bytes."""
     inner = 128 // tm.arguments.type_row.element_bits
     coords = [r.choice((0, 0, 1, -1, 3, extent - 1, extent // 2)) for extent in tm.shape]
     if r.random() < 0.9:
@@ -74,7 +74,7 @@ def data_of(tm, r):
 
 def drawn(tm, r):
     what = r.choice(("html", *draw.FIGURES, "bank_conflicts"))
-    if what in ("bits", "barrier") and r.random() < 0.9:  # large, and hardly depend on the map
+    if what in ("bits", "barrier") and r.random() < 0.9:  # large pages
         what = "walk" if tm.kind == "im2col" else "tensor"
     if what == "html":
         return tm._repr_html_()
@@ -116,7 +116,7 @@ def valid_map(r):
 
 
 def mutated(r):
-    """A valid map whose fields, or bits of whose bytes, are others."""
+    """A valid map in which fields or single bits are changed."""
     data = bytes(valid_map(r))
     for _ in range(r.randint(1, 4)):
         if r.random() < 0.5:
@@ -135,7 +135,7 @@ def mutated(r):
 
 
 def replaced(r):
-    """A valid map after PTX's tensormap.replace of any field to anything that it holds."""
+    """A valid map after PTX's tensormap.replace of any field to any value that fits the field."""
     changes = {
         "rank": lambda: r.randint(1, 5),
         "box_dim": lambda: {r.randrange(5): r.choice((1, 2, 3, 5, 17, 100, 256))},
@@ -152,7 +152,7 @@ def replaced(r):
 
 
 def random_bytes(r):
-    """Random bits where a map of that rank has fields, and nowhere else."""
+    """A map with random bits in all its fields, and zeros elsewhere."""
     data = r.getrandbits(512) & bits.known_bits(r.choice(("tiled", "im2col")))
     data &= ~((1 << 64) - 1)
     return tma.TensorMap.from_bytes((data | A + 32 - A % 32).to_bytes(128, "little"))
@@ -162,7 +162,7 @@ SOURCES = (valid_map, mutated, mutated, replaced, replaced, random_bytes)
 
 
 def one_round(seed):
-    """Make one map and use it; give what was done with it, or None where it was refused."""
+    """Make a map and use it; return the name of the use, or None if the use was refused."""
     r = random.Random(seed)
     try:
         tensor_map = r.choice(SOURCES)(r)
@@ -181,7 +181,7 @@ def run(monkeypatch, seeds):
             done.append(one_round(seed))
         except Exception as error:
             pytest.fail(f"one_round({seed}) raised {error!r}")
-    # Every use gets through now and then, and is refused now and then; few tiles suit wgmma.
+    # Check that every use sometimes succeeds and sometimes is refused. Few tiles suit wgmma.
     assert set(done) | {"consume"} == {None, *USES}
 
 

@@ -1,4 +1,4 @@
-"""The simulator against recorded hardware, and copies through the public verbs."""
+"""The simulator compared with recorded hardware results, and copies by the public functions."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_every_reduction_of_the_table_was_recorded():
 
 
 def test_the_programming_guide_s_kernel_loads_changes_and_stores_back():
-    """A tile that starts 2 rows above the matrix is changed in its first row inside it."""
+    """The tile starts 2 rows above the matrix. The test changes the tile's first row in bounds."""
     matrix = np.arange(16 * 64, dtype=np.int32).reshape(16, 64)
     before = matrix.copy()
     tensor_map = tma.make_tma_descriptor(matrix, (8, 16))
@@ -1013,7 +1013,7 @@ def test_recorded_memory_is_what_numpy_s_generator_gives():
 
 
 class Recording(tma.Backend):
-    """A backend of a user: the two functions that carry out a checked request."""
+    """A user's backend, with the two functions that execute a checked request."""
 
     name = "recording"
 

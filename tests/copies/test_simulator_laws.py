@@ -1,4 +1,4 @@
-"""Laws of copies, by hypothesis, against oracles that share nothing with the simulator."""
+"""Laws of copies, tested by hypothesis against oracles that share no code with the simulator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tma_dlpack.tables.dtypes import DATA_TYPES
 T = tma.TensorMapDataType
 PLAIN_TYPES = [T(i) for i in range(11)]  # bit copies; TFLOAT32 loads round
 MEMORY = HostMemory(GLOBAL_BYTES[: 64 << 10].copy())
-START = 8192  # where tensors start in MEMORY, so that there are bytes before them
+START = 8192  # offset of the tensors in MEMORY, so that bytes exist before them
 
 
 def words_of(data_type) -> str:
@@ -74,7 +74,7 @@ smem_offsets = st.sampled_from([0, 128, 384, 896])
 
 
 def tensor_of(tensor_map, raw=None) -> np.ndarray:
-    """See the tensor of a tiled map as a strided NumPy array of words."""
+    """Return the tensor of a tiled map as a strided NumPy array of words."""
     raw = MEMORY.array if raw is None else raw
     words = words_of(tensor_map.data_type)
     strides = (*tensor_map.global_strides[::-1], int(words[1:]))
@@ -83,13 +83,13 @@ def tensor_of(tensor_map, raw=None) -> np.ndarray:
 
 
 def sliced(tensor_map, coords) -> np.ndarray:
-    """Oracle: pad the tensor generously with the fill value, and slice."""
+    """Oracle: return a slice of the tensor, padded with the fill value on all sides."""
     words = words_of(tensor_map.data_type)
     fill = int.from_bytes(b"\xf7\x7f" * 4, "little") if tensor_map.oob_fill else 0
     fill &= (1 << 8 * int(words[1:])) - 1
     shape, box = tensor_map.global_dim[::-1], tensor_map.box_dim[::-1]
     steps = (*tensor_map.element_strides[:0:-1], 1)
-    # A box that is wholly outside is the same however far.
+    # A box that is wholly out of bounds has the same result at any distance.
     coords = [min(max(c, -b), dim) for c, b, dim in zip(coords, box, shape, strict=True)]
     margins = [
         (max(-c, 0), max(c + b - dim, 0)) for c, b, dim in zip(coords, box, shape, strict=True)
@@ -164,7 +164,8 @@ def test_store_after_load_restores_the_tile(data):
     coords = data.draw(coords_of(tensor_map, least=0))
     smem_offset = data.draw(smem_offsets)
     tile = tma.load_tile(tensor_map, coords, memory=MEMORY.array, smem_offset=smem_offset)
-    # A swizzled line of bytes has the shape of its shared memory, and is taken as that.
+    # A swizzled line of bytes has the same shape as its shared memory, and is read as shared
+    # memory.
     ambiguous = tile.array.ndim == 1 and tile.array.dtype == np.uint8
     kept = tile.smem if ambiguous or data.draw(st.booleans()) else tile.array
     memory = HostMemory(np.zeros_like(MEMORY.array))
@@ -200,7 +201,7 @@ def test_many_tiles_are_the_stack_of_single_ones(data):
 
 
 def test_many_tiles_span_blocks_and_clip_at_the_edges():
-    """More than one block of tiles, in bounds, clipped and wholly outside."""
+    """Several blocks of tiles: in bounds, clipped, and wholly out of bounds."""
     x = np.random.default_rng(4).integers(0, 1 << 16, (700, 1000), dtype=np.uint16)[:, :996]
     tensor_map = tma.make_tma_descriptor(x, (64, 64), swizzle="bytes128")
     grid = np.array(list(itertools.product(range(-64, 768, 32), range(-64, 1088, 32))))
@@ -245,7 +246,7 @@ def im2col_maps(draw):
 
 
 def walked(tensor_map, coords, offsets) -> np.ndarray:
-    """Oracle: the walk of FACTS, pixel by pixel and byte by byte, in plain Python."""
+    """Oracle: the measured im2col walk, pixel by pixel and byte by byte, in plain Python."""
     dims, steps = tensor_map.global_dim, tensor_map.element_strides
     es = DATA_TYPES[tensor_map.data_type].element_bytes
     unit = (es, 16, 32)[tensor_map.interleave]

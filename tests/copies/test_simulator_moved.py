@@ -1,4 +1,4 @@
-"""A map keeps its tensor alive, not its memory: a copy after the tensor has moved is refused."""
+"""A map keeps its tensor alive, but the tensor's memory may move; a copy is then refused."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def transpose(x):
     x.t_()
 
 
-#: What can happen to a tensor -> how it is made, what happens, what is said.
+#: Event -> how the tensor is made, what moves its memory, and the message.
 MOVES = {
     "torch x.data = y": (torch_parameter, set_data, "the address of the map's tensor"),
     "torch x.resize_(bigger)": (torch_matrix, lambda x: x.resize_(8192, 32), "the address"),
@@ -114,7 +114,7 @@ def test_a_torch_storage_that_lost_the_last_byte_is_refused(kept):
     x = torch.empty(0).set_(storage, 0, (64, 32))
     tensor_map = tma.make_tma_descriptor(x, BOX)
     storage.resize_(kept)
-    tensor_map = tensor_map.with_address(x)  # where the smaller storage is
+    tensor_map = tensor_map.with_address(x)  # the address of the smaller storage
     if kept == 64 * 32 * 4:
         assert tma.load_tile(tensor_map, (60, 24)).array.shape == BOX
     else:
@@ -155,7 +155,7 @@ def test_an_array_that_became_read_only_is_loaded_and_not_written():
 
 def test_a_capsule_that_the_map_keeps_holds_the_memory_of_a_temporary():
     class Exporter:
-        """A producer that exports another copy each time."""
+        """A producer that exports a new copy at each call."""
 
         def __dlpack__(self, **keywords):
             return numpy_matrix().__dlpack__(**keywords)
@@ -175,7 +175,7 @@ def test_a_capsule_that_the_map_keeps_holds_the_memory_of_a_temporary():
 
 
 class OnGpu:
-    """A CUDA tensor as `__cuda_array_interface__` tells it; it may be changed."""
+    """A CUDA tensor with a `__cuda_array_interface__`, whose fields a test may change."""
 
     def __init__(self, address=1 << 40, read_only=False):
         self.address, self.read_only, self.shape = address, read_only, (64, 32)
@@ -219,7 +219,7 @@ def test_the_map_of_a_gpu_tensor_is_simulated_in_the_array_that_stands_for_its_m
 
 
 class Silent(torch.Tensor):
-    """Tells everything but its storage."""
+    """Exports all attributes except its storage."""
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):

@@ -15,7 +15,7 @@ def test_every_refusal_of_a_copy_has_a_test():
 
 
 def test_a_copy_is_refused_by_rows_of_the_table_alone():
-    """No module of the room makes a Violation of its own."""
+    """No module of copies/ makes a Violation without a row of the table."""
     room = pathlib.Path(tma.__file__).parent / "copies"
     made = [path.name for path in room.glob("*.py") if "Violation(" in path.read_text()]
     assert made == []

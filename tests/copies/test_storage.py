@@ -99,7 +99,7 @@ def test_the_last_row_of_a_padded_tensor_is_stored(padded, verb):
     else:
         tma.reduce_tile(tensor_map, (56, 1728), data, "add")
     expected = np.zeros((64, 1736), np.uint16)
-    expected[56:, 1728:] = ones[0, 0]  # the padding too: stores write whole chunks of 16 bytes
+    expected[56:, 1728:] = ones[0, 0]  # stores write whole chunks of 16 bytes
     np.testing.assert_array_equal(words(), expected)
 
 
@@ -166,7 +166,7 @@ def test_memory_described_otherwise_is_copied_to_the_end_of_the_storage(make):
 
 
 def test_a_base_that_moved_is_refused():
-    """NumPy frees the memory under a view when its base is resized by force."""
+    """NumPy frees the memory of a view if its base array is resized with refcheck=False."""
     base = np.zeros((64, 32), np.float32)
     part = base[8:16]
     tensor_map = tma.make_tma_descriptor(part, (4, 8))
@@ -184,7 +184,7 @@ PAGE = mmap.PAGESIZE
 def test_a_store_into_pages_that_are_read_only_is_refused():
     pages = mmap.mmap(-1, 16 * PAGE, prot=mmap.PROT_READ)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch says that it cannot keep them read-only
+        warnings.simplefilter("ignore")  # torch warns that it cannot keep the arrays read-only
         x = torch.frombuffer(pages, dtype=torch.float32).reshape(-1, 64)
     tensor_map = tma.make_tma_descriptor(x, (8, 16))
     assert not tma.load_tile(tensor_map, (0, 0)).array.any()

@@ -1,4 +1,4 @@
-"""The measured ladder: a bar for each kernel of gemm_ladder.cu, in the bench's order."""
+"""The chart of the measured ladder has a bar for each kernel of gemm_ladder.cu, in order."""
 
 import re
 from itertools import pairwise
@@ -53,7 +53,7 @@ def test_the_bars_are_as_long_as_their_numbers():
 
 
 def share_of_torch(least, most):
-    """Return the share of torch.matmul in percent: least of its fast run, most of its slow run."""
+    """Return the smallest and the largest share of torch.matmul's speed, in percent."""
     runs = re.search(r"(\d+) to (\d+)$", LADDER_SOURCE)
     slow, fast = int(runs[1]), int(runs[2])
     return f"{100 * least / fast:.0f} to {100 * most / slow:.0f} %"
@@ -67,7 +67,7 @@ def test_the_headline_of_chapter_00_has_its_denominator():
 
 
 def test_the_reason_of_the_swizzles_step_is_what_the_package_says():
-    """Neither box has a conflict: what the swizzle buys is a wide box that wgmma can read."""
+    """Neither box has bank conflicts; only the swizzled wide box can be read by wgmma."""
     x = np.zeros((256, 256), np.float16)
     narrow = tma.make_tma_descriptor(x, (128, 8))
     wide = tma.make_tma_descriptor(x, (128, 64), swizzle="bytes128")

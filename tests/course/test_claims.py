@@ -1,4 +1,4 @@
-"""Numbers in the prose and the right answers of the course, asked of the package."""
+"""Numbers in the course's prose, and the right answers, compared with the package's results."""
 
 from __future__ import annotations
 
@@ -104,20 +104,20 @@ def packed(data_type):
 
 
 def of_16_values(data_type):
-    """Return the bytes of 16 values in shared memory, and of the gap after them."""
+    """Return the bytes of 16 values in shared memory, and the bytes of the gap after the values."""
     tm = packed(data_type)
     counted, room = tm.tx_bytes * 16 // 1024, tm.smem_bytes * 16 // 1024
     return counted, room - counted
 
 
 def overwritten():
-    """Return the columns outside of 38 that a store at column 32 overwrites."""
+    """Return the columns beyond 38 columns that a store at column 32 overwrites."""
     storage = np.full((4, 40), -1, np.float32)
     tma.store_tile(made(storage[:, :38], (4, 8)), (0, 32), np.ones((4, 8), np.float32))
     return [n for n in range(38, 40) if (storage[:, n] == 1).all()]
 
 
-#: Chapter, a sentence with a place for each number, and what the package answers.
+#: (chapter, sentence with a place for each number, the package's results).
 CLAIMS = [
     ("00", "start at rows {}, {} and {}", tma.tile_coords(TM)[:, 0]),
     (
@@ -227,7 +227,7 @@ CLAIMS = [
     ("08", "what is copied, {} bytes a row", [packed("16U4_ALIGN16B").tx_bytes // 8]),
 ]
 
-#: What the package cannot answer: chapter and sentence -> where it is from.
+#: Claims that the package cannot check: (chapter, sentence) -> source.
 ELSEWHERE = {
     ("00", "loaded tiles of 16 KiB"): "the measurement's own tile, tests/bench l2",
     ("07", "more than 48 KiB of dynamic shared memory"): "CUDA's default limit",
@@ -238,7 +238,7 @@ PLAIN_SIZES = {0, 2, 4, 8, 16, 32, 64, 128}
 
 
 def prose(name):
-    """Return the words of a chapter: markdown without code, and the sentences of its questions."""
+    """Return the text of a chapter: Markdown without code, and the sentences of its questions."""
     parts = []
     for cell in test_notebooks.read(name).cells:
         if cell.cell_type == "markdown":
@@ -370,7 +370,7 @@ def message_of_a_host_map():
     return ["a Python exception"]
 
 
-#: Chapter, a part of the question -> its right answers, of the package.
+#: (chapter, part of the question) -> the right answers, from the package.
 ANSWERS = {
     ("00", "How many copies cover x?"): lambda: [f"{len(tma.tile_coords(TM))} copies"],
     ("00", "A box of 8 x 16 float16"): lambda: [NARROW.tx_bytes],
@@ -422,7 +422,7 @@ ANSWERS = {
     ("10", "What is wrong with this copy?"): faulty_coordinate,
     ("10", "Which barrier has the mistake"): short_of_bytes,
 }
-#: Questions about order and hardware, which no map answers.
+#: Questions about order and hardware, whose answers no map has.
 CONCEPTS = {
     ("ring", "One stage."),
     ("ring", "Two stages."),
@@ -438,7 +438,7 @@ CONCEPTS = {
 
 
 def questions(name):
-    """Return the right answers of a chapter by their questions."""
+    """Return {question: right answers} of a chapter."""
     found = {}
     for cell in test_notebooks.read(name).cells:
         for output in cell.get("outputs", []):

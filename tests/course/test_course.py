@@ -1,4 +1,4 @@
-"""Questions that are answered by a click, and one load as threads and as TMA do it."""
+"""Questions that the reader answers by a click, and one load by threads and by TMA."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_each_question_of_a_page_has_its_own_verdict(asked_page):
     page = asked_page.page
     second = page.locator(".tma-verdict").nth(1)
     assert second.is_hidden()
-    page.get_by_text("c8..15").nth(3).click(force=True)  # the words of a cell, not its rectangle
+    page.get_by_text("c8..15").nth(3).click(force=True)  # on the text, not on the rectangle
     assert second.inner_text() == "✓ Right. Row 3, chunk 1."
     assert asked_page.errors == []
 
@@ -197,7 +197,7 @@ def test_a_question_is_answered_by_keys_alone(asked_page):
 
 
 def placed(figure, piece):
-    """Return the byte of the tile that the listing computes for a piece: its own words, run."""
+    """Return the byte of the tile that the listing computes for a piece, by running the listing."""
     names = {"r": piece.row, "c": piece.column}
     for line in figure.by_threads:
         if match := re.match(r" +(?:int )?to (\^?)= (.*);", line.text):

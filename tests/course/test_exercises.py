@@ -1,4 +1,4 @@
-"""The exercises' judges: what is right passes however it is written, what is wrong is refused."""
+"""The exercises' judges accept every right answer, in any style, and refuse wrong answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 import test_notebooks
 
-#: Chapter and what it is -> code that is right, and not the folded solution.
+#: (chapter, description) -> right code that differs from the folded solution.
 RIGHT = {
     ("00_what_is_tma", "one box as large as the matrix allows"): """
         def tripled(y):
@@ -100,7 +100,7 @@ RIGHT = {
         """,
 }
 
-#: Chapter and the mistake -> code, and how the judge's words begin.
+#: (chapter, mistake) -> code, and the beginning of the judge's message.
 WRONG = {
     ("00_what_is_tma", "the last tiles are left out"): (
         """
@@ -319,7 +319,7 @@ WRONG = {
 
 @pytest.fixture
 def verdict(capsys, monkeypatch):
-    """Return a function: what the judge of a chapter prints of an answer."""
+    """Return a function that returns the text that a chapter's judge prints for an answer."""
     monkeypatch.chdir(test_notebooks.NOTEBOOKS)
 
     def judged(name, *answers):
@@ -343,7 +343,7 @@ def test_an_answer_that_is_wrong_is_refused_with_what_is_wrong(case, verdict):
     assert verdict(case[0], answer).startswith(f"not yet: {words}")
 
 
-#: What somebody may assign or return in place of an answer.
+#: Values that a reader may assign or return instead of an answer.
 ODD = ["None", "3.5", "'text'", "(1, 2)", "[]", "1 / 0", "open('/no/such/file')"]
 
 

@@ -1,4 +1,4 @@
-"""The mbarrier: its model against what was measured, its figures, and the page that plays them."""
+"""The mbarrier: its model compared with measurements, its figures, and the page that plays them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TILE, PIECES = 8192, 4
 
 
 def one_load(*, arrivals=1, expected=TILE, parity=0, copies=(TILE,), whole=TILE):
-    """Play what was measured: one thread arms the barrier and loads, a warp waits and reads."""
+    """Play the measured case: one thread arms the barrier and loads; a warp waits and reads."""
     play = Play(whole)
 
     def thread():
@@ -269,7 +269,7 @@ def test_a_ring_is_filled_ahead_and_then_waits_for_each_release():
     assert second_loads[1:] == released[:2]
     waits = [e for _, e in said if e.startswith("consumer: wait")]
     assert waits[0] == "consumer: wait(full[0], 0)"
-    assert all(e.endswith("passes at once") for e in waits[1:])  # its tiles are always there
+    assert all(e.endswith("passes at once") for e in waits[1:])  # always in time
     assert waits[4:6] == [f"consumer: wait(full[{s}], 1) passes at once" for s in (0, 1)]
 
 
@@ -567,13 +567,13 @@ def test_letters_on_a_page_are_at_least_10_px_high_and_as_dark_as_it(chromium, w
         assert page.evaluate(f"{keys}.every((e) => e.dataset.lmSuppressShortcuts === 'true')")
 
 
-#: Key of a cell -> what is written in it.
+#: Key of a cell -> the cell's text.
 READ = """() => {
   const cells = document.querySelector(".tma-live").shadowRoot.querySelectorAll("g > [data-k]");
   const text = (cell) => cell.parentNode.querySelector("text").textContent;
   return Object.fromEntries([...cells].map((cell) => [cell.dataset.k, text(cell)]));
 }"""
-#: Of each chunk, the corners of its cells before and after.
+#: Return the corners of each chunk's cell before and after the move.
 PLACES = """() => {
   const svg = document.querySelector(".tma-live").shadowRoot;
   const corner = (e) => [e.getBoundingClientRect().x, e.getBoundingClientRect().y];

@@ -1,4 +1,4 @@
-"""Questions of the course: what answers one is folded until the reader tries it."""
+"""Questions of the course: the answer is folded until the reader tries to answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import test_notebooks
 
 import course
 
-#: Notebook -> how many questions it asks.
+#: Notebook -> number of its questions.
 QUESTIONS = {
     "00_what_is_tma": 6,
     "01_swizzle_and_banks": 5,
@@ -33,7 +33,7 @@ QUESTIONS = {
     "10_postmortem": 2,
     "ring": 4,
 }
-#: The first line of an answer: all that JupyterLab shows of a folded cell.
+#: The first line of an answer, which is all that JupyterLab shows of a folded cell.
 LABEL = "# The answer: open it after your try."
 SUMMARY = '<details class="tma-answer"><summary>What the library answers</summary>'
 
@@ -49,7 +49,7 @@ def is_heading(cell):
 
 
 def is_folded(cell):
-    """Whether source and output are folded; JupyterLab unfolds outputs that only metadata fold."""
+    """Return whether source and output are folded in a way that JupyterLab keeps."""
     is_answer = "with course.answer():" in cell.source
     folds = [
         o.get("data", {}).get("text/html", "").startswith(SUMMARY) for o in cell.get("outputs", [])
@@ -69,7 +69,7 @@ def sections(name):
 
 
 def open_text(cell):
-    """Return the words of a cell that a reader sees before opening anything."""
+    """Return the text of a cell that a reader sees before unfolding anything."""
     if is_folded(cell) or is_question(cell):
         return ""
     outputs = [

@@ -1,4 +1,4 @@
-"""The judge of the puzzles: what is right passes in any style, what is wrong is named."""
+"""The judge of the puzzles accepts right kernels in any style, and names the mistake of others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _compiler():
 
 
 def solution(name: str) -> str:
-    """Return the source of one kernel, alone."""
+    """Return the source of one kernel only."""
     parts = re.split(r"(?m)^// \d+  ", SOLUTIONS)[1:]
     (part,) = (part for part in parts if re.search(rf"\b{name}\(", part))
     return f"{HEAD}// {part}"
@@ -48,7 +48,7 @@ def test_a_solution_is_right(name):
 
 
 LOAD = "load(tile, x, &full, 0, 16 * blockIdx.x);"
-#: Other ways to write a right kernel.
+#: Right kernels that differ from the solutions.
 STYLES = {
     "expect before arrive": (
         "one_copy",
@@ -116,7 +116,7 @@ def test_any_style_passes(name, pairs):
 
 
 EXPECT, FENCE = "arrive_expect_tx(&full, tile_bytes);", "  fence_async();\n"
-#: Puzzle, what is changed, and a word of the verdict.
+#: (puzzle, change, a word of the verdict).
 WRONG = [
     ("one_copy", [(EXPECT, "arrive_expect_tx(&full, 512);")], "HANG|LOAD_WAIT|TX"),
     ("one_copy", [(EXPECT, "arrive_expect_tx(&full, 2 * tile_bytes);")], "HANG"),

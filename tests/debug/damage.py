@@ -1,6 +1,6 @@
-"""Valid encodes, printed in every form and damaged as pastes and logs are: nobody may be accused.
+"""Printouts of valid encodes, damaged as pasted logs are; `explain` must not report a fault.
 
-`damaged(seed)` is one of them: a text, and the encodes whose printouts went into it.
+`damaged(seed)` returns such a text, and the encodes whose printouts the text contains.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from printed_forms import SHOWN, SIZES, Encode, deepgemm
 
 
 class Dice(random.Random):
-    """A generator of random numbers that knows the type of the current printout."""
+    """A generator of random numbers with the type of the current printout."""
 
     data_type = 0
 
@@ -110,7 +110,7 @@ def mask_number(text: str, rnd: Dice) -> str:
 
 
 def break_lines(text: str, rnd: Dice) -> str:
-    """Break lines as a terminal of some width does."""
+    """Break lines as a terminal of a random width does."""
     width = rnd.randint(17, 60)
     lines = text.splitlines()
     return "".join(
@@ -126,7 +126,7 @@ def break_somewhere(text: str, rnd: Dice) -> str:
 
 
 def change_indices(text: str, rnd: Dice) -> str:
-    """Count entries from 1, in hex, by a name, or print the count in the brackets."""
+    """Number the entries from 1, in hex or by a name, or print their count in the brackets."""
     how = rnd.randrange(5)
     if how == 0:
         return re.sub(r"\[(\d)\](?= *=)", lambda m: f"[{int(m[1]) + 1}]", text)
@@ -176,7 +176,7 @@ def in_units(text: str, rnd: Dice) -> str:
 
 
 def in_elements(text: str, rnd: Dice) -> str:
-    """Say that strides count something else."""
+    """Add text that gives another unit of the strides."""
     unit = rnd.choice(("(elements)", "(in elements)", "(KiB)", "(x16 bytes)", "(rows)"))
 
     def counted(found: re.Match[str]) -> str:
@@ -199,7 +199,7 @@ def with_sizes(text: str, rnd: Dice) -> str:
 
 
 def add_lines(text: str, rnd: Dice) -> str:
-    """Write lines of a logger between those of the printout; lose one of these."""
+    """Insert lines of a logger into the printout, and drop a line of the printout."""
     lines = text.splitlines(keepends=True)
     if rnd.random() < 0.5:
         del lines[rnd.randrange(len(lines))]
@@ -235,7 +235,7 @@ def in_words(text: str) -> list[str]:
 
 
 def woven(parts: list[list[str]], lengths: list[int], rnd: random.Random) -> str:
-    """Take pieces of several texts by turns."""
+    """Mix the pieces of several texts."""
     taken: list[str] = []
     while any(parts):
         part = rnd.choice([p for p in parts if p])
@@ -246,7 +246,7 @@ def woven(parts: list[list[str]], lengths: list[int], rnd: random.Random) -> str
 
 
 def interleaved(texts: list[str], rnd: Dice) -> str:
-    """Take pieces of several texts by turns: lines, runs of lines, or words."""
+    """Mix several texts by lines, runs of lines, or words."""
     if rnd.random() < 0.3:
         return woven([*map(in_words, texts)], [1, 2, 3, 6, 20, 40], rnd)
     lines = [t.splitlines(keepends=True) for t in texts]
@@ -268,7 +268,7 @@ def printed(rnd: Dice) -> tuple[str, Encode]:
 
 
 def damaged(seed: int) -> tuple[str, list[Encode], str]:
-    """Return a damaged printout, the encodes in it, and what was done."""
+    """Return a damaged printout, the encodes in it, and the names of the damages."""
     rnd = Dice(seed)
     if rnd.random() < 0.15:
         first, encode = printed(rnd)
@@ -282,7 +282,7 @@ def damaged(seed: int) -> tuple[str, list[Encode], str]:
     text = rnd.choice(("", "", "Traceback:\n")) + text + rnd.choice(("", "", "exit status 1\n"))
     done = rnd.sample(DAMAGES, rnd.choice((1, 1, 1, 2)))
     if break_lines in done or break_somewhere in done:
-        done = done[:1]  # who shuffles halves of numbers makes other numbers of them
+        done = done[:1]  # mixing halves of numbers would make other numbers
     for damage in done:
         text = damage(text or "\n", rnd)
     return text, [encode], " and ".join(damage.__name__ for damage in done)

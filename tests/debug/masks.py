@@ -1,4 +1,4 @@
-"""Valid encodes with one masked number, in all forms in which people and tools mask numbers."""
+"""Printouts of valid encodes in which one number is masked, in all usual forms of masks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from damage import Dice, printed
 
-#: Replacements of a number's last digits, directly after the rest or after a blank.
+#: Replacements of a number's last digits, with or without a blank before them.
 MASKS = (
     "...", "..", "....", "…", "***", "*", "xxx", "XXX", "x", "???", "?", "###", "#", "---", "--",
     "-", "~", "~~", "___", "_", "%%", "$$$", "@@", "^", "+", "=", "!!", "\\", "/", "/...", "//",
@@ -42,7 +42,7 @@ def masked(seed: int) -> tuple[str, str]:
         kept = rnd.randint(3 if number[:2] == "0x" else 1, len(number) - 1)
         mask = rnd.choice(MASKS)
         if number[:2] == "0x" and mask.strip() in ("e3", "E5", "''"):
-            continue  # digits, there, or quotes
+            continue  # a mask of digits or quotes
         place = rnd.random()
         if place < 0.7:
             shown = number[:kept] + mask
@@ -51,7 +51,7 @@ def masked(seed: int) -> tuple[str, str]:
         ):  # the middle of it
             shown = number[:kept] + mask + number[kept + 1 :]
         elif "'" in mask or mask.strip() in ("-", "+", "=", ":", "=>", "->", ">"):
-            continue  # before a number, these are signs and quotes
+            continue  # before a number, these characters are signs and quotes
         else:
             shown = mask.strip() + number[kept:]
         return text[: found.start()] + shown + text[found.end() :], mask

@@ -1,7 +1,8 @@
-"""Arguments of an encode as projects print them: samples for `explain`, written here.
+"""Functions that print an encode's arguments in the formats of other projects, for `explain`.
 
-Each function has a project's words, order, units and padding, as its own source has them (looked up
-on 2026-11-21; words.txt in `tma_dlpack.debug.explain` names the files). The texts are ours.
+Each function has the words, order, units and padding of a project, from the project's source
+(looked up on 2026-11-21; words.txt in `tma_dlpack.debug.explain` names the files). The texts were
+written for these tests.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ GOOD = Encode(9, 0x7F3B_8A00_0000, (4096, 128), (8192,), (64, 128), swizzle=3, l
 
 
 def driver_says(e: Encode, target: str = "sm_90") -> list[str]:
-    """Return the rules that the driver's mirror finds broken by the same arguments."""
+    """Return the rules that the arguments break, according to `driver_encode_*`."""
     arguments = (getattr(e, name) for name in ORDER)
     try:
         tma.driver_encode_tiled(*arguments, target=target, encoder="model")
@@ -151,7 +152,7 @@ blockSize={_square(e.box_dim)} elementStrides={_square(e.element_strides)} fill=
 
 
 def triton_one_stride_more(e: Encode) -> str:
-    """Print the stride that its array has past the last one, as some of its copies do."""
+    """Print the entry after the last stride too, as some copies of this code do."""
     last = (e.global_strides or (e.size,))[-1] * e.global_dim[-1]
     return triton(e).replace(
         f"\nstrides={_square(e.global_strides)}", f"\nstrides={_square((*e.global_strides, last))}"
@@ -159,7 +160,7 @@ def triton_one_stride_more(e: Encode) -> str:
 
 
 def trtllm(e: Encode, words: str = "invalid argument") -> str:
-    """Print 5, 4, 5 and 5 entries whatever the rank, as attention kernels do: the rest is dirt."""
+    """Print 5, 4, 5 and 5 entries for any rank, as attention kernels do; the rest is random."""
     dirt = (3806834432, 273, 49152, 32, 7)
     return f"""\
 Error: Failed to initialize the TMA descriptor due to {words}
@@ -274,7 +275,7 @@ def header(e: Encode) -> str:
 
 
 def driver_lines(e: Encode) -> str:
-    """Print what `TmaDriverError` does: an entry a line."""
+    """Print the message of `TmaDriverError`, with one entry per line."""
     lines = ["cuTensorMapEncodeTiled returned CUDA_ERROR_INVALID_VALUE (1)"]
     lines.append(f"  tensorDataType = CU_TENSOR_MAP_DATA_TYPE_{NAMES[e.data_type]} ({e.data_type})")
     lines.append(f"  tensorRank = {e.rank}")
@@ -313,7 +314,7 @@ def as_json(e: Encode) -> str:
 
 
 def cuda_bindings(e: Encode) -> str:
-    """Print the objects of cuda.bindings, as a script of one's own does."""
+    """Print the objects of cuda.bindings, as a user's script does."""
 
     def wrapped(values: tuple[int, ...], name: str) -> str:
         return "[" + ", ".join(f"<{name} {v}>" for v in values) + "]"
@@ -335,7 +336,7 @@ oob_fill = {e.oob_fill}
 
 
 def host_source(e: Encode) -> str:
-    """Print the host code that TileLang generates, with the tensor's name before each word."""
+    """Print the host code that TileLang generates, with the tensor's name before each variable."""
 
     def listed(values: tuple[int, ...]) -> str:
         return "{" + ",".join(map(str, values)) + "}"
@@ -362,7 +363,7 @@ A_desc_globalStride + 1, A_desc_boxDim, A_desc_elementStrides, A_desc_interleave
 _ALL = frozenset(ORDER)
 _OPTIONS = frozenset({"interleave", "l2_promotion", "oob_fill"})
 
-#: Each printer, and what of an encode it shows.
+#: Each printing function, and the arguments that it prints.
 SHOWN = {
     cutlass: _ALL,
     tilelang: _ALL,

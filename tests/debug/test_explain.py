@@ -1,4 +1,4 @@
-"""`explain`: every form that we know, the causes behind real reports, torn text, any text."""
+"""`explain`: all known formats, causes of real reports, damaged text, and random text."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def notes(found: Explanation) -> str:
 
 
 def is_no_placeholder(sixteenth):
-    """0xcafe0 is read as a placeholder, as 0xdeadbeef."""
+    """`explain` reads 0xcafe0 and 0xdeadbeef as placeholders."""
     return not f"{16 * sixteenth:x}".startswith(("dead", "beef", "cafe", "babe", "feed", "face"))
 
 
@@ -621,7 +621,7 @@ def test_a_block_far_from_a_torn_one_is_read():
 
 @pytest.mark.parametrize("pieces", ["words", "lines", "runs of lines"])
 def test_numbers_of_different_processes_are_never_put_together(pieces):
-    """Weave several printouts; what is read, if anything, is one of them."""
+    """Mix several printouts. Every encode that `explain` reads is one of the printed encodes."""
     encodes = [
         GOOD,
         Encode(HALF, 0x7A0000100000, (512, 77), (1040,), (32, 16), swizzle=2),
@@ -843,7 +843,7 @@ def test_every_check_of_the_table_has_a_sample_and_names_a_rule_that_exists():
     assert [s for s in SENTENCES if not s.pattern.search(said)] == []
     named = {rule for rule, _ in SAID}
     assert named <= {rule.id for rule in tma.rules()}
-    assert named - FIXES.keys() == {"GATHER4", "SCATTER4", "GATHER4_TARGET"}  # whose rows have one
+    assert named - FIXES.keys() == {"GATHER4", "SCATTER4", "GATHER4_TARGET"}  # their rows have one
     assert FIXES.keys() <= named
 
 
@@ -948,7 +948,7 @@ def test_a_target_that_is_none_is_refused():
     ids=lambda p: p[:12].strip() or "newline",
 )
 def test_huge_logs_do_not_take_quadratic_time(piece):
-    """Quadratic time would be minutes; linear time is a second or two, and 60 on a busy machine."""
+    """Linear time is one or two seconds (60 on a busy machine); quadratic time would be minutes."""
 
     def too_long(*_):
         raise TimeoutError("320 kB were not explained in 60 s")

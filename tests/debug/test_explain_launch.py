@@ -1,4 +1,4 @@
-"""`explain` after the launch: the measured causes, and a map that rules some out."""
+"""`explain` for errors after a launch: the measured causes, and a map that excludes some causes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def causes(text: str, symptom: str) -> list[str]:
     return [note for note in notes(text) if note.startswith(symptom) and ", cause " in note]
 
 
-#: What is printed -> the symptom, and the most likely misuse.
+#: Printed text -> the symptom, and the most likely misuse.
 SEEN = [
     ("CUDA error: an illegal memory access was encountered", "700", "without __grid_constant__"),
     ("CUDA error: an illegal instruction was encountered", "715", "the rank of the instruction"),
@@ -191,7 +191,7 @@ def test_the_trap_of_a_failed_check_is_not_an_earlier_kernels_error():
 
 
 def checks_of_the_header() -> list[str]:
-    """Return FOUND; LIMIT of every check of the header, with numbers in it."""
+    """Return the text "FOUND; LIMIT" of every check of the header, with numbers inserted."""
     text = (Path(tma.get_include()) / "tma_dlpack_check.h").read_text()
     found = []
     for call in re.findall(r"TMA_DLPACK_REQUIRE\(([^#]*?)\);", text):

@@ -1,4 +1,4 @@
-"""The line that the C++ header throws, explained: the printed text, and a compiled program."""
+"""`explain` for the line that the C++ header throws, from text and from a compiled program."""
 
 import re
 import shutil

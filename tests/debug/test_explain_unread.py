@@ -1,4 +1,4 @@
-"""`explain` concludes nothing from what it did not read: damaged printouts of valid encodes."""
+"""`explain` draws no conclusion from unreadable parts: damaged printouts of valid encodes."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_an_unknown_interleave_layout_does_not_make_one():
     deep = deep.but(element_strides=(1, 1, 1))
     assert broken(cutlass(deep), "sm_100") == ["BOX_INNER_16B"]
     text = cutlass(deep).replace("interleave     0\n", "")
-    assert broken(text, "sm_100") == []  # slices of 16 bytes need no whole 16 bytes there
+    assert broken(text, "sm_100") == []  # interleaved slices do not need rows of whole 16 bytes
     assert broken(text, "sm_90") == ["BOX_INNER_16B"]  # measured: they do
 
 
@@ -438,7 +438,7 @@ def test_the_number_of_a_sentence_that_is_masked_is_not_read(mask):
 @pytest.mark.parametrize("mask", ["...", "<redacted>", "…", "_"])
 def test_a_name_that_something_is_stuck_to_is_not_read(name, mask):
     lines = driver_lines(GOOD).replace("CU_TENSOR_MAP_SWIZZLE_128B (3)", name + mask)
-    assert read(lines).swizzle is None  # it may go on: 128B_ATOM_32B
+    assert read(lines).swizzle is None  # the word may continue, as in 128B_ATOM_32B
 
 
 @pytest.mark.parametrize(
@@ -449,7 +449,7 @@ def test_html_and_quotes_around_numbers_are_no_masks(text):
 
 
 def of_masked(seeds: range) -> list[str]:
-    """Return the masks, and the texts, of valid encodes that are refused."""
+    """Return (mask, text) of valid encodes that `explain` wrongly refuses."""
     texts = map(masked, seeds)
     return [f"{mask!r}:\n{text}" for text, mask in texts if broken(text)]
 
@@ -523,7 +523,7 @@ def test_an_encode_in_a_line_of_a_megabyte_is_found():
 
 
 def accused(seeds: range) -> list[str]:
-    """Return the damaged printouts that have a refused encode."""
+    """Return the damaged printouts in which `explain` wrongly refuses an encode."""
     texts = (damaged(seed) for seed in seeds)
     return [
         f"{done}:\n{text}"
@@ -547,7 +547,7 @@ def test_no_damaged_printout_of_many_valid_encodes_is_refused():
 
 @pytest.fixture
 def filled_with(monkeypatch):
-    """Put another number in the place of what a printout does not show."""
+    """Replace a number that the printout does not show by another number."""
 
     def fill(number):
         monkeypatch.setitem(_check_printed.__wrapped__.__globals__, "UNREAD", number)

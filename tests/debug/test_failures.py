@@ -1,4 +1,4 @@
-"""`explain` on failures as people paste them: each row of a corpus of public threads."""
+"""`explain` for failures that people pasted in public threads: each row of a corpus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of other programs: pipes, archives, bombs, dumps of every tool, hidden characters."""
+"""Unusual input files: pipes, archives, archive bombs, dumps of tools, hidden characters."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_what_a_tool_prints_is_decoded_also_amid_a_log(command, tmp_path, capsys
 
 
 def lines(step: str, data: bytes = MAP) -> str:
-    """Return od's or hexdump's lines of bytes, with equal ones folded, without these tools."""
+    """Return lines of bytes as od or hexdump print them, with repeated lines folded."""
     shown, last = [], b""
     for at in range(0, len(data), 16):
         row = data[at : at + 16]

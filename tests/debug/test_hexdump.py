@@ -20,7 +20,7 @@ def words(data, code):
 
 
 def gdb(data, code, a_line, label="0x7ffe{:04x}:"):
-    """Return what gdb's x prints: a label, then words between tabs."""
+    """Return the output of gdb's command x: a label, then words separated by tabs."""
     digits, size = struct.calcsize(code) * 2, struct.calcsize(code)
     printed = [f"0x{word:0{digits}x}" for word in words(data, code)]
     return "\n".join(

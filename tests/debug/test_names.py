@@ -10,12 +10,12 @@ from tma_dlpack.debug import names
 from tma_dlpack.debug.names import demangled
 
 SIMPLE = "_Z6kernelPfS_"
-#: `void f<std::pair<A, A>, ...>` with more substitutions than are demangled in this process.
+#: `void f<std::pair<A, A>, ...>`, with more substitutions than this process demangles.
 PAIRS = "_Z1fISt4pairI1AS1_ES0_IS1_S1_ES2_S2_EvT_T0_"
 
 
 def bomb(levels: int) -> str:
-    """Return a name of ten characters a level, which double what it stands for."""
+    """Return a mangled name. Each level adds ten characters, and doubles the demangled name."""
     digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
     places = ["S_", *(f"S{digit}_" for digit in digits)]
     return "_Z1fSt4pairIiiE" + "".join(f"S_I{places[k]}{places[k]}E" for k in range(1, levels + 1))

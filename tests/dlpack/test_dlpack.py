@@ -1,4 +1,4 @@
-"""Intake of real tensors: torch, NumPy, JAX, tvm-ffi and objects that behave like CuPy's."""
+"""Reading real tensors of torch, NumPy, JAX and tvm-ffi, and objects that behave like CuPy's."""
 
 import gc
 import os
@@ -30,7 +30,7 @@ CPU = Device(1, 0)
 
 
 class Exporting:
-    """A producer that we do not know: only `__dlpack__`, and only what another exports."""
+    """An unknown producer, which has only `__dlpack__` and exports another producer's capsule."""
 
     def __init__(self, tensor):
         self.tensor = tensor
@@ -63,7 +63,7 @@ def test_torch_tensor_is_seen_as_it_is():
 
 
 def on_the_cpu(x):
-    """Move a JAX array there: on a machine with a GPU it begins on that."""
+    """Move a JAX array to the CPU, because JAX creates arrays on the GPU if there is a GPU."""
     return jax.device_put(x, jax.devices("cpu")[0])
 
 
@@ -213,7 +213,7 @@ def test_canonical_strides(shape, strides, bits, align, expected):
 def test_extents_of_1_never_break_a_rule_that_the_others_keep(
     extents, pads, ones, bits, align, noise
 ):
-    """Build strides that obey libcu++ (aligned, no overlap), then spoil those of extents 1."""
+    """Build strides that obey libcu++ (aligned, no overlap); randomize those of extents of 1."""
     unit = align * 8 // bits
     shape = tuple(1 if one else n for n, one in zip(extents, ones, strict=False))
     strides, span = [], 1
@@ -261,7 +261,7 @@ def tvm_tensor():
 def test_ten_thousand_views_leak_nothing(make):
     tensor = make()
     references, grown = sys.getrefcount(tensor), []
-    for _ in range(3):  # free lists fill once; a leak would grow each time
+    for _ in range(3):  # free lists grow only once, but a leak grows at every call
         gc.collect()
         blocks, objects = sys.getallocatedblocks(), len(gc.get_objects())
         for _ in range(5_000):

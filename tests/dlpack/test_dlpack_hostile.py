@@ -1,4 +1,4 @@
-"""Capsules made by hand: every field as it should be, then as it should not. Never a crash."""
+"""Handmade capsules: every field with a valid and with an invalid value. No value crashes."""
 
 import contextlib
 import ctypes
@@ -30,9 +30,9 @@ VERSIONED = "=IIQQQ"  # major, minor, manager_ctx, deleter, flags
 
 
 class Forger:
-    """A producer whose capsules hold what the test passes; it keeps the memory they point to.
+    """A producer whose capsules contain the test's values; it keeps their memory alive.
 
-    `fields` override those of a good float32 tensor of shape (4, 8) in host memory.
+    `fields` replace fields of a valid float32 tensor of shape (4, 8) in host memory.
     """
 
     def __init__(self, versioned=True, name=None, version=(1, 3), flags=0, **fields):
@@ -67,7 +67,7 @@ class Forger:
 
 
 def look_at(producer):
-    """A view and no rule, or the rule of the one violation and no view; never anything else."""
+    """Return (view, None), or (None, rule of the only violation)."""
     try:
         return as_tensor_view(producer), None
     except TmaPreconditionError as error:
@@ -470,7 +470,7 @@ def test_what_a_producer_raises_is_repeated_and_chained(error):
 
 
 def test_numpy_read_only_on_the_legacy_route_is_named():
-    """NumPy before 2.1 has no max_version; imitated, because the installed one has."""
+    """NumPy before 2.1 has no max_version. The test imitates such a NumPy."""
 
     class OldArray(np.ndarray):
         def __dlpack__(self, *, stream=None):
@@ -508,7 +508,7 @@ def test_keyboard_interrupt_passes():
 
 @both_structs
 def test_ten_thousand_capsules_are_each_released_unconsumed(versioned):
-    """The destructor must find the capsule under its first name, and be run once for each."""
+    """The destructor must find the capsule's original name, and must run once per capsule."""
     get_name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)(
         ("PyCapsule_GetName", ctypes.pythonapi)
     )

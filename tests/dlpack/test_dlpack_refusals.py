@@ -1,4 +1,4 @@
-"""Refusals of the intake: odd tensors, other objects, odd layouts and array interfaces."""
+"""Refused tensors: unusual tensors, other objects, unusual layouts and array interfaces."""
 
 import pathlib
 import sys
@@ -24,7 +24,7 @@ CPU = Device(1, 0)
 
 
 def refusal_of(tensor):
-    """The one violation with which a tensor is refused, and the error."""
+    """Return the only violation with which a tensor is refused, and the error."""
     with pytest.raises(TmaPreconditionError) as caught:
         as_tensor_view(tensor)
     (violation,) = caught.value.violations
@@ -40,7 +40,7 @@ def refusal_of(tensor):
 
 
 class Wrapper(torch.Tensor):
-    """A wrapper subclass as DTensor is one: no memory of its own."""
+    """A wrapper subclass such as DTensor, which has no memory of its own."""
 
     @staticmethod
     def __new__(cls, inner):
@@ -58,7 +58,7 @@ def fake_tensor():
 
 def quietly(make):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch calls some of these prototypes or deprecated
+        warnings.simplefilter("ignore")  # some types warn in torch
         return make()
 
 
@@ -274,7 +274,7 @@ def test_raw_capsule_is_refused():
 
 
 def test_torch_device_kinds_become_dlpack_devices():
-    """The attribute route on devices that this machine lacks, with a stand-in for the tensor."""
+    """Reading by attributes for devices that this machine lacks, with a stand-in for the tensor."""
 
     class Stand(torch.Tensor):
         where = torch.device("cuda", 3)
@@ -309,7 +309,7 @@ def test_hip_build_of_torch_is_refused(monkeypatch):
     assert "ROCm device 5" in violation.found
 
 
-# Judging layouts that no producer here makes
+# Layouts that no installed producer makes
 
 GOOD = (2, 0, 2, 32, 1, 0, (4, 8), (8, 1))
 

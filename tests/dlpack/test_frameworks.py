@@ -1,4 +1,4 @@
-"""One row per framework: which types it takes, how it exports them, and what its fixes say."""
+"""The rows of the frameworks: the types of a row, their export, and the texts of fixes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROWS = {row.name: row for row in FRAMEWORKS}
 
 
 class Exporting:
-    """DLPack's methods of a NumPy array, which it says is on a GPU if `device` is 2."""
+    """DLPack's methods of a NumPy array. If `device` is 2, they report a GPU."""
 
     device = 1
 
@@ -133,7 +133,7 @@ def test_what_is_asked_by_attributes_is_asked_of_tensors_and_their_subclasses_al
 
 @pytest.fixture
 def cupy(monkeypatch):
-    """CuPy as far as we ask it."""
+    """The part of CuPy that this package calls."""
     module = types.ModuleType("cupy")
     current = types.SimpleNamespace(ptr=1234)
     module.cuda = types.SimpleNamespace(get_current_stream=lambda: current)

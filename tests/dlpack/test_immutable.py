@@ -1,4 +1,4 @@
-"""Producers whose tensors never change are read-only; known producers are called again."""
+"""Views of immutable tensors are read-only. `__dlpack__` of known producers is called again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tma_dlpack.dlpack import as_tensor_view
 
 
 class Wrapping:
-    """DLPack's methods alone, of another array."""
+    """An object with only DLPack's methods, which export another array."""
 
     def __init__(self, array):
         self.array = array
@@ -23,7 +23,7 @@ class Wrapping:
 
 
 def imitation(module: str, name: str):
-    """A class that says it is another framework's."""
+    """Return a class whose module is that of another framework."""
     return type(name, (Wrapping,), {"__module__": module})
 
 
@@ -62,12 +62,12 @@ def test_a_paddle_tensor_that_is_reshaped_in_place_has_moved():
     x = imitation("paddle", "Tensor")(np.zeros((8, 16), np.float32))
     tm = tma.make_tma_descriptor(x, (8, 16))
     tma.load_tile(tm, (0, 0))
-    x.array = x.array.reshape(16, 8)  # as paddle's reshape_ does: the same memory
+    x.array = x.array.reshape(16, 8)  # as paddle's reshape_ does, with the same memory
     assert codes(lambda: tma.load_tile(tm, (0, 0))) == ["COPY_MOVED"]
 
 
 def test_a_wrapper_that_has_only_dlpacks_methods_is_read_through_them():
-    """As torch 2.15's torch.utils.dlpack.ReadOnlyTensorWrapper."""
+    """A wrapper such as torch 2.15's torch.utils.dlpack.ReadOnlyTensorWrapper."""
     torch = pytest.importorskip("torch")
     array = np.arange(128, dtype=np.float32).reshape(8, 16)
     array.flags.writeable = False

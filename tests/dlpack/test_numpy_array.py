@@ -1,4 +1,4 @@
-"""An array's attributes give what its capsule gives."""
+"""Reading an array by attributes has the same result as reading its capsule."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def test_a_read_only_array_is_flagged():
 
 
 class Subclass(np.ndarray):
-    """Any subclass may mean something else by its elements."""
+    """The elements of a subclass may have another meaning."""
 
 
 @pytest.mark.parametrize(

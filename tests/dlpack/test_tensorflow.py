@@ -1,4 +1,4 @@
-"""TensorFlow's objects: imitated as far as we ask them, and the real ones where it is there."""
+"""TensorFlow's objects: imitations, and the real objects if TensorFlow is installed."""
 
 from __future__ import annotations
 

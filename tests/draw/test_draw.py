@@ -1,4 +1,4 @@
-"""All figures: facts of the models, escaping, size, and 100 columns for terminals."""
+"""All figures: facts of the models, escaping, size, and at most 100 columns on terminals."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_saved_picture_has_a_name_and_its_sentence(figure):
 
 @every_figure
 def test_its_panels_fit_a_page_640_pixels_wide(figure):
-    """A notebook that is 640 pixels wide leaves about 595 to its outputs."""
+    """In a notebook of 640 pixels, outputs are about 595 pixels wide."""
     assert max(scene.width for scene in figure.scenes()) <= 576
 
 
@@ -283,7 +283,7 @@ def test_the_address_of_a_host_tensor_is_not_drawn_and_a_bare_one_is():
     for figure in (draw.fields_of(host), draw.diff(host, copied)):
         assert f"{host.global_address:x}" not in str(figure) + figure.svg()
         assert "byte   0  ·· ·· ·· ·· ·· ·· ·· ··" in str(figure)
-        assert figure.values[0].values[0] == f"{host.global_address:#x}"  # a fact all the same
+        assert figure.values[0].values[0] == f"{host.global_address:#x}"  # still a fact
     assert "0x7f0012345680" in str(draw.fields_of(bare))
     assert "byte   0  80 56 34 12 00 7f 00 00" in str(draw.diff(host, bare))
 

@@ -1,4 +1,4 @@
-"""Conflict degrees against a count by hand: where the simulator puts each element that is read."""
+"""Conflict degrees compared with a direct count of the simulated addresses of all elements read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cards of maps and tiles: never an error, whatever the map, and at most 400 KB."""
+"""Cards of maps and tiles: no error for any map, and at most 400 KB."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tma_dlpack.tables.bits import fields_of
 
 MOST_BYTES = 400_000
 COLUMNS = 100
-#: Fields whose other values are mostly no map at all.
+#: Fields for which most other values are invalid.
 KEPT = ("im2col", "rank", "element_type", "tf32")
 
 
 def held_to_the_bounds(tensor_map):
-    """Show a map in every way; give the HTML."""
+    """Show a map in every way; return the HTML."""
     shown = tensor_map._repr_html_()
     assert len(shown.encode()) <= MOST_BYTES
     shown = pictured(shown)
@@ -116,7 +116,7 @@ def test_no_tiles_at_all_are_shown_as_none():
 
 
 def some(rng, most):
-    """Return a number up to `most`: small, anything, or the most."""
+    """Return a number up to `most`: a small number, any number, or `most`."""
     return rng.choice([rng.randint(1, min(most, 20)), rng.randint(1, most), most])
 
 
@@ -175,7 +175,7 @@ def test_any_map_that_encodes_is_shown_and_so_is_what_replace_makes_of_it(seed):
 
 
 def changed(rng, example):
-    """Return the example with other bits in some of its fields, or None where no map has them."""
+    """Return the example with other bits in some fields, or None if no map has these bits."""
     word = int.from_bytes(bytes(example), "little")
     for field in fields_of(example.kind, example.rank):
         if field.name in KEPT or rng.random() < 0.7:

@@ -1,4 +1,4 @@
-"""The picture of a matrix descriptor: its atoms stand where the simulator puts the elements."""
+"""The picture of a matrix descriptor has each atom at the address of the simulated elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of shared memory says what the simulator, which equals the hardware, puts there."""
+"""The picture of shared memory has the bytes of the simulator, which equals the hardware."""
 
 from __future__ import annotations
 

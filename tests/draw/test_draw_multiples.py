@@ -1,4 +1,4 @@
-"""Small multiples: every map in its place and to scale, and only the wrong one marked."""
+"""Small multiples: every map is in its place and to scale, and only the wrong map is marked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of other objects than maps, tiles and reports are refused, and do not crash."""
+"""Drawing an object that is not a map, tile or report raises an error, and does not crash."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ OPTIONS = {
         MAP, lambda t: (0, 0), bytes_per_thread=odd
     ),
 }
-#: What is as it should be, odd as it looks.
+#: Unusual pictures that are right.
 TAKEN = {
     ("a title", "a word"),
     ("a part", "a word"),

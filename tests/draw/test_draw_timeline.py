@@ -1,4 +1,4 @@
-"""Timelines and chains: every bar in its lane and place, the fault and nothing else marked."""
+"""Timelines and chains: every bar is in its lane and place, and only the fault is marked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = [
 
 
 def bars(scene):
-    """Return style, hatching and words of every bar, without legend, lanes and arrows."""
+    """Return style, hatching and text of every bar, without legend, lanes and arrows."""
     return [(c.style, c.hatched, c.title) for c in scene.items if ": " in c.title]
 
 

@@ -1,4 +1,4 @@
-"""Moving copies and accesses, and two maps compared: their facts, and their fixed parts."""
+"""Moving copies and accesses, and the comparison of two maps: facts, and parts that do not move."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every picture of a map has a layout for a phone of 390 px, from which nothing is cut."""
+"""Every picture of a map has a layout for a phone of 390 px, in which nothing is cut off."""
 
 import numpy as np
 import pytest

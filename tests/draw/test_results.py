@@ -1,4 +1,4 @@
-"""Batches, verifications, bandwidths and refusals in a notebook: every result has its HTML."""
+"""Every result has HTML for a notebook: batches, verifications, bandwidths and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of figure seen in a browser: nothing overflows, overlaps or fades into its ground."""
+"""Every kind of figure in a browser: no text overflows, overlaps or lacks contrast."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WGMMA = tma.make_tma_descriptor(numbered((256, 128), np.float16), (64, 64), swiz
 
 
 def gallery() -> list[Figure | str]:
-    """One of each kind of figure, with its odd cases."""
+    """One figure of each kind, with its unusual cases."""
     interleaved, rank_5 = TILED["interleaved 16B"], TILED["rank 5"]
     first, second = TILED["a dense tile"].tensor_map, IM2COL["a volume"].tensor_map
     below = TILED["out of bounds below and right"]
@@ -105,7 +105,7 @@ def test_figures_as_files_of_their_own_have_no_label_out_of_place(chromium, sche
 
 
 def test_the_audit_sees_what_is_wrong(chromium):
-    """A page with labels out of place: each kind of fault is found."""
+    """A page with misplaced labels, in which the check finds each kind of fault."""
     bad = (
         '<!doctype html><body style="width:2000px"><div class="tma">'
         '<svg role="img" width="200" height="100" font-size="16">'
@@ -130,7 +130,8 @@ def test_the_audit_sees_what_is_wrong(chromium):
         assert said in wrong
 
 
-#: In a picture: how many cells are lit, and whether the rest recedes; which words are lit.
+#: Return the number of highlighted cells, whether the other cells are dimmed, and the highlighted
+#: texts.
 LIT = """() => {
   const svg = document.querySelector(".tma-live").shadowRoot.querySelector("svg");
   const words = [...document.querySelectorAll(".tma-word.lit, .tma-word.near")];

@@ -1,5 +1,5 @@
 # ruff: noqa: N802 - the stand-in library has the C names
-"""driver: what it passes to libcuda, and what it says. A stand-in library encodes by the model."""
+"""`driver`: its arguments to libcuda, and its messages. A stand-in encodes with the model."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ WIDE = EncodeArguments(
     pixels_per_column=32,
 )
 ADDRESS = 0x7F00_0000_0000
-CALLERS = 0xCA11  # a context that is not a primary one
+CALLERS = 0xCA11  # a context that is not a primary context
 
 
 def entries(letters, array):
-    """Read a C array that has room for rank 5 at least."""
+    """Read a C array that has at least 5 entries."""
     return struct.unpack(letters, array[: struct.calcsize(letters)])
 
 
 class StandInLibrary:
-    """As much of libcuda as one GPU needs. It reads C arguments and encodes them by the model."""
+    """The functions of libcuda for one GPU, which encode C arguments with the model."""
 
     capability = (9, 0)
     version = 13000
@@ -191,7 +191,7 @@ class StandInLibrary:
 
 @pytest.fixture
 def fresh():
-    """Forget the driver's answers, before and after."""
+    """Clear the driver's caches before and after each test."""
     library._survey.cache_clear()
     library._primary_context.cache_clear()
     yield
@@ -202,7 +202,7 @@ def fresh():
 @pytest.fixture
 def stand_in(monkeypatch, fresh):
     stand_in = StandInLibrary()
-    # Bound methods take no argtypes; only the loading is replaced.
+    # Only the loading of the library is replaced; a bound method cannot have argtypes.
     functions = {
         name: (lambda f: lambda *a: f(*a))(getattr(stand_in, name))
         for name in dir(stand_in)
@@ -480,9 +480,9 @@ def test_importing_the_package_loads_no_driver():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_forked_child_asks_the_driver_again(stand_in):
     assert driver.is_available()
-    stand_in.functions.cuInit = lambda flags: 3  # the answer of a driver in a child
+    stand_in.functions.cuInit = lambda flags: 3  # a driver in a forked child returns this error
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # JAX, once imported, warns of every fork
+        warnings.simplefilter("ignore")  # JAX warns about every fork after it was imported
         child = os.fork()
     if child == 0:
         os._exit(0 if not driver.is_available() else 1)

@@ -7,7 +7,7 @@ import pytest
 
 @pytest.fixture
 def see(chromium):
-    """Open pages, each as a class of `harness`; at the end no console has an error."""
+    """Open pages as objects of `harness`; at the end, check that no console has an error."""
     with contextlib.ExitStack() as pages:
 
         def see(kind, *args):

@@ -1,7 +1,7 @@
-"""The explorer's front end in a real browser, with the explorer behind it in this process.
+"""The explorer's front end in a real browser, with its `Explorer` in this process.
 
-The page is given a model that is anywidget's interface (`get`, `set`, `save_changes`, `on`); what
-it keeps there is heard by `Explorer.apply_state`, as the widget's trait is.
+The page gets a model with anywidget's interface (`get`, `set`, `save_changes`, `on`). A state that
+the page saves in the model is passed to `Explorer.apply_state`, as the widget does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAGE = """<!doctype html><html><head><meta charset="utf-8">
 <body><div id="root"></div><script>%s</script><script type="module">
 %s
 </script></body></html>"""
-#: Counts what the page waits for, and shortens its pauses: while the pointer rests, for a theme.
+#: Counts the requests that the page waits for, and shortens its pauses.
 COUNT_PAUSES = """
 window.pauses = new Set();
 window.asking = 0;
@@ -82,13 +82,13 @@ QUIET = """async () => {
   return true;
 }"""
 
-#: Gives what can be pressed or typed into and has no name for a screen reader.
+#: Returns the controls that have no name for a screen reader.
 NAMELESS = """() => [...document.querySelectorAll("button, input, select, [role=tab]")]
   .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim() || e.closest("label")))
   .map((e) => e.outerHTML)"""
 
 
-#: Gives what takes keys and would share them with JupyterLab.
+#: Returns the elements that handle keys and would also pass them to JupyterLab.
 WITHOUT_SHORTCUTS_OF_JUPYTER = """() => {
   const stage = document.querySelector(".tmax-stage").shadowRoot;
   const keys = ".tmax :is(button, input, select, summary, [tabindex])";
@@ -102,7 +102,7 @@ EXPLORERS = {}  # that answer, by their pages
 
 
 class Seen:
-    """A page, and what its console said."""
+    """A page, and the messages of its console."""
 
     script = ""  # runs before those of the page
 
@@ -150,7 +150,7 @@ class Seen:
         self.settle()
 
     def settle(self):
-        """Wait until the page makes no request any more."""
+        """Wait until the page makes no more requests."""
         if not self.page.evaluate("Boolean(window.pauses)"):  # in JupyterLab
             self.page.wait_for_timeout(250)  # longer than the front end waits for the pointer
         deadline = time.monotonic() + 30
@@ -215,7 +215,7 @@ class Seen:
 
 @contextlib.contextmanager
 def served(folder, module, *options, status="", **environment):
-    """Serve a folder by a module of this Python that imports this package; yield its URL."""
+    """Serve a folder by a module of this Python, which can import this package; yield the URL."""
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         port = s.getsockname()[1]
@@ -248,7 +248,7 @@ def served(folder, module, *options, status="", **environment):
 
 
 def jupyterlab(home):
-    """Serve a folder with JupyterLab, and kernels of this Python; give its URL."""
+    """Serve a folder with JupyterLab and kernels of this Python; yield the URL."""
     places = {f"JUPYTER_{n}_DIR": str(home / n.lower()) for n in ("CONFIG", "DATA", "RUNTIME")}
     options = ["--no-browser", "--allow-root", "--ServerApp.token=", "--LabApp.news_url="]
     return served(home, "jupyterlab", *options, status="/api/status", **places)

@@ -1,7 +1,8 @@
-"""States of the page's model: requests on tensors that exist, and what Python says of them.
+"""Requests for the page's model on existing tensors, and Python's results for these requests.
 
-`judged` draws any request of tests/random_requests.py, most of them refused. `copied` draws a
-request on a small tensor whose words are all different, and repairs it: it has bytes and a tile.
+`judged` draws any request of tests/random_requests.py. Most of these requests are refused. `copied`
+draws a request on a small tensor whose words all differ, and repairs the request, so that the
+request has bytes and a tile.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ MAKES = {
     "im2col": tma.make_im2col_descriptor,
     "im2col_wide": tma.make_im2col_wide_descriptor,
 }
-#: Words of 4 bytes that differ, and that TFLOAT32 does not round: their low 13 bits are 0.
+#: Words of 4 bytes that all differ. TFLOAT32 does not round them, because their low 13 bits are 0.
 WORDS = np.arange(1 << 17, dtype=np.uint32) << 13
 _STORAGE = np.zeros(WORDS.nbytes + 1024, np.uint8)
 MEMORY = _STORAGE[-_STORAGE.ctypes.data % 1024 :][: WORDS.nbytes]
@@ -49,7 +50,7 @@ LAYOUT = ("shape", "strides", "offset")  # of a request in JavaScript: those of 
 
 
 class State(NamedTuple):
-    """A request as Python has it, and as the page has it."""
+    """A request in Python's form and in the page's form."""
 
     kind: str
     tensor: Any
@@ -59,7 +60,7 @@ class State(NamedTuple):
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it; enum members by their names."""
+    """Convert a value to JSON's types; enum members become their names."""
     if isinstance(value, Target):
         pair = list(value.compute_capability)
         return {"compute_capability": pair, "max_smem_bytes": value.max_smem_bytes}
@@ -80,7 +81,7 @@ def request_of(kind: str, tensor: TensorView, given: dict[str, Any]) -> Request:
 
 
 def state_of(kind: str, tensor: Any, given: dict[str, Any]) -> State | None:
-    """Return a state; None where the tensor or an argument cannot be read."""
+    """Return a state; None if the tensor or an argument cannot be read."""
     try:
         view = as_tensor_view(tensor)
     except TmaPreconditionError:  # such as a negative stride
@@ -98,7 +99,7 @@ def state_of(kind: str, tensor: Any, given: dict[str, Any]) -> State | None:
 
 
 def judged(seed: int) -> State:
-    """Draw a request, most of them refused."""
+    """Draw a request. Most requests are refused."""
     rng = random.Random(seed)
     while True:
         asked = request_at_random(rng, lambda _, member: member.name)
@@ -222,14 +223,14 @@ def place(rng: random.Random, tensor_map: tma.TensorMap) -> dict[str, Any]:
 
 
 def bytes_of(request: Request) -> str | None:
-    """Return the 128 bytes of an accepted request; None where the target has no model."""
+    """Return the 128 bytes of an accepted request; None if the target has no model."""
     if not request.target.has_model:
         return None
     return bits.encode(request.encode_arguments(), request.address).hex()
 
 
 def violations_of(request: Request) -> list[list[Any]]:
-    """Return [rule, row-major index] of what is reported; no index where the row has none."""
+    """Return [rule, row-major index] of each violation, without an index if the rule has none."""
     faults = iter(faults_of(request))
     found = []
     for violation in reports.violations_of(request):
@@ -262,7 +263,7 @@ def on_its_own(state: State) -> tuple[Request, dict[str, Any] | None]:
 
 
 def first_candidates(request: Request) -> list[Any]:
-    """Return each violation as the page has it: [rule, first way, rules that are then broken]."""
+    """Return each violation in the page's form: [rule, first fix, rules that the fix breaks]."""
     found = []
 
     def noted(*given: Any) -> Any:
@@ -285,12 +286,12 @@ def _as_json(answer: Answer) -> list[Any]:
 
 
 def in_words(change: Any) -> dict[str, Any]:
-    """Return changes as JSON has them."""
+    """Convert changes to JSON's types."""
     return {name: plain(getattr(value, "name", value)) for name, value in change.items()}
 
 
 def is_accepted(state: State, fixed: dict[str, Any]) -> bool:
-    """Whether Python accepts a request that JavaScript fixed: the same tensor, other arguments."""
+    """Return whether Python accepts the tensor with the arguments that JavaScript fixed."""
     given = {
         name: fixed.get(name) if name in state.page else value
         for name, value in state.given.items()
@@ -303,7 +304,7 @@ def is_accepted(state: State, fixed: dict[str, Any]) -> bool:
 
 
 def smem_of(state: State, tensor_map: tma.TensorMap, chunks: list[list[int]], end: int) -> Any:
-    """Return shared memory, what is written of it and the filled elements, of chunks as JSON.
+    """Return shared memory, its written bytes and the filled elements, from chunks as JSON.
 
     A chunk is [address, row, first, last, global offset, from, end, swapped, data bytes].
     """

@@ -1,4 +1,4 @@
-"""The explorer without a browser: its choices, the maps they make, and what is stored of it."""
+"""The explorer without a browser: its choices, the maps of choices, and stored outputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TENSORS = {
     "int8": numbered((64, 64), np.int8),
     "float64": np.zeros((40, 40)),
 }
-#: A tensor that no map describes unchanged: the rule that refuses it.
+#: A tensor that no map can describe without a change -> the rule that refuses it.
 REFUSED = {
     "one column": (numbered((8, 1)), "STRIDE_ALIGNED"),
     "rows of 12 bytes": (numbered((5, 7, 12), np.uint8), "STRIDE_ALIGNED"),

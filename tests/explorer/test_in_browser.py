@@ -1,4 +1,4 @@
-"""The explorer in Chromium: dragged, typed into, clicked; no blank frame, no console error."""
+"""The explorer in Chromium: drags, typed text and clicks; no blank frame, no console error."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_every_tensor_is_dragged_typed_into_and_clicked_without_a_blank_frame(sh
     if explorer.look.tensor_map.kind == "tiled":
         shape = explorer.look.tensor_map.shape
         seen.drag((1, 1), (0.6 * (shape[-2] if rank > 1 else 1), 0.7 * shape[-1]))
-        assert explorer.look.ok  # whatever the hand does, it snaps to what is legal
+        assert explorer.look.ok  # the box snaps to legal values wherever the pointer is
         assert explorer.choice != before
     else:
         seen.page.locator('input[type=range][aria-label="im2col_offsets[0]"]').focus()
@@ -101,7 +101,8 @@ def test_the_picture_follows_the_pointer(show):
         before = explorer.choice
         seen.drag(start, end, steps=12)
         seen.settle()
-        # milliseconds from pointer to picture, one entry per picture; a busy machine shows fewer
+        # milliseconds from pointer event to picture, per picture; a busy machine draws fewer
+        # pictures
         assert len(seen.page.evaluate("window.shownAfter")) >= 1
         assert explorer.choice != before
         assert explorer.look.ok

@@ -1,4 +1,4 @@
-"""The explorer in a real JupyterLab, with a kernel: keys, and what a saved notebook shows."""
+"""The explorer in a real JupyterLab, with a kernel: keys, and the outputs of a saved notebook."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def lab(home):
 
 @pytest.fixture(scope="module")
 def live(chromium, home, lab):
-    """Open a notebook of three cells after the first has run: the explorer is live."""
+    """Open a notebook of three cells, whose first cell has run, so that the explorer is live."""
     codes = (EXPLORE, "print(e.choice.box_sizes)", "1 + 1")
     with running(chromium, home, lab, "live.ipynb", codes) as seen:
         yield seen

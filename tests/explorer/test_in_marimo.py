@@ -1,4 +1,4 @@
-"""The explorer in a real marimo: `e` alone is live, and as light as marimo's page."""
+"""The explorer in a real marimo: a cell with `e` shows it live, in the colours of marimo's page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _():
 
 
 def marimo(folder):
-    """Serve the app; give its URL."""
+    """Serve the app; yield its URL."""
     (folder / "app.py").write_text(APP, encoding="utf-8")
     return harness.served(folder, "marimo", "run", "app.py", "--headless", "--no-token")
 

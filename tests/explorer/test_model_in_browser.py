@@ -1,4 +1,4 @@
-"""The page's model in a real browser: what JavaScript says of random states, Python says too."""
+"""The page's model in a real browser: JavaScript and Python agree on random states."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from tma_dlpack.tensor_map.text import _driver_cpp
 
 pytestmark = pytest.mark.skipif(bool(harness.MISSING), reason=harness.MISSING)
 
-#: Answers for a state, in JSON: what the tests below compare.
+#: Results for a state, in JSON, which the tests below compare.
 ANSWER = """
 window.answer = ({ page, place, lanes }) => {
   const checked = tmaModel.check(page);
@@ -94,7 +94,7 @@ def answers(page, states):
 
 
 def compare_judged(page, seeds):
-    """Hold reports, bytes, sizes and repairs equal; return how many are accepted, and repaired."""
+    """Compare reports, bytes, sizes and repairs; return the numbers accepted and repaired."""
     states = [judged(seed) for seed in seeds]
     accepted = fixed = 0
     for seed, state, found in zip(
@@ -127,7 +127,7 @@ def compare_judged(page, seeds):
 
 
 def draw(seed):
-    """Draw a state with a tile, where it is, and lanes of ldmatrix."""
+    """Draw a state with a tile, the tile's coordinates, and lanes of ldmatrix."""
     rng = random.Random(seed)
     state, tensor_map = copied(seed)
     where = place(rng, tensor_map)
@@ -139,7 +139,7 @@ def draw(seed):
 
 
 def compare_copied(page, seeds):
-    """Hold bytes, every byte of a tile, its filled elements and its banks equal to load_tile's."""
+    """Compare map bytes, tile bytes, filled elements and banks with those of load_tile."""
     drawn = [draw(seed) for seed in seeds]
     asked = [{"page": s.page, "place": where, "lanes": lanes} for s, _, where, lanes in drawn]
     loaded = 0
@@ -208,7 +208,7 @@ def compare_ldmatrix(seed, tensor_map, lanes, found):
 
 
 def compare_operands(seed, tensor_map, operands):
-    """Hold the refusals, the 64 bits, the K steps and the atoms equal to matrix_descriptor's."""
+    """Compare refusals, the 64 bits, K steps and atoms with those of matrix_descriptor."""
     major, _ = tensor_map.target.compute_capability
     name = "tcgen05" if major in (10, 11) else "wgmma"
     for found in operands:

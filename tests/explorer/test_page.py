@@ -1,4 +1,4 @@
-"""The page as a file: its size, its state, and how a stored notebook carries it."""
+"""The page as a file: its size, its state, and its copy in a stored notebook."""
 
 from __future__ import annotations
 

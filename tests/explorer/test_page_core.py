@@ -1,4 +1,4 @@
-"""The compiled core of the page: built from the sources that are here, and exact up to 2^63."""
+"""The compiled core of the page is built from the current sources, and is exact up to 2^63."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tma_dlpack.tables.dtypes import NAMED_DTYPES
 
 PACKAGING = Path(__file__).parents[2] / ".packaging"
 
-#: Numbers that JavaScript's own cannot hold, and their neighbours.
+#: Numbers that a JavaScript number cannot represent exactly, and their neighbours.
 LARGE = (
     *((1 << 53) - 1, 1 << 53, (1 << 53) + 1, (1 << 57) - 16, 1 << 57, (1 << 60) + 1),
     *((1 << 62) - 16, (1 << 62) - 1),
@@ -109,7 +109,7 @@ def large(seed: int) -> tuple[str, TensorView, dict] | None:
 
 
 def in_words(value):
-    """Return integers beyond 2^53 as words, which the page reads as BigInt."""
+    """Return integers beyond 2^53 as strings, which the page reads as BigInt."""
     if isinstance(value, list):
         return [in_words(entry) for entry in value]
     is_large = type(value) is int and abs(value) >= 1 << 53
@@ -122,7 +122,7 @@ def test_numbers_up_to_2_to_the_63_are_judged_and_encoded_as_in_python(model):
         call = large(seed)
         request = call and request_of(*call)
         if request is None or request.unreadable or f"{1 << 70}" in str(call[2]):
-            continue  # a box of 2^70 is beyond what the page takes
+            continue  # the page cannot read a box of 2^70
         kind, tensor, given = call
         state = {name: plain(value) for name, value in given.items()}
         state |= {"kind": kind, "shape": list(tensor.shape), "strides": list(tensor.strides)}

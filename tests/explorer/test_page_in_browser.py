@@ -1,4 +1,4 @@
-"""The page of `python -m tma_dlpack explore` in Chromium: from a file, without a network."""
+"""The page of `python -m tma_dlpack explore` in Chromium, opened from a file, without a network."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def url(folder):
 
 @pytest.fixture
 def open_page(see, url):
-    """Open the page, in the state of an address, or another one."""
+    """Open the page in the state of an address, or open another page."""
     return lambda place="", *looks: see(Opened, urljoin(url, place), *looks)
 
 
@@ -78,7 +78,7 @@ class Opened(harness.Seen):
         return self.page.evaluate("location.hash")
 
     def written(self, words):
-        """Wait until the address, which follows after a pause, has these words."""
+        """Wait until the address, which is written after a pause, contains these words."""
         self.page.wait_for_function("(words) => location.hash.includes(words)", arg=words)
 
     def type(self, name, words):
@@ -106,7 +106,7 @@ class Opened(harness.Seen):
         )
 
     def sizes_of_letters(self):
-        """Return the heights of the letters of all pictures in pixels of the screen."""
+        """Return the heights of the letters of all pictures, in pixels of the screen."""
         return self.page.evaluate(
             "[...document.querySelector('.tmax-stage').shadowRoot.querySelectorAll('text')]"
             ".map((t) => parseFloat(getComputedStyle(t).fontSize)"
@@ -414,7 +414,7 @@ def test_the_bits_of_a_chunk_that_is_clicked_are_shown(open_page):
     assert "after 0x01e0" in seen.texts()
 
 
-#: Gives the words of the page itself, not of its pictures, that are under 10 px.
+#: Returns the texts of the page, without its pictures, that are smaller than 10 px.
 SMALL_WORDS = """() => [...document.querySelectorAll("body *")].filter((e) => e.checkVisibility()
   && [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim())
   && parseFloat(getComputedStyle(e).fontSize) < 10).map((e) => e.outerHTML)"""
@@ -448,7 +448,7 @@ def test_letters_are_legible_at_every_width(open_page, whole, width, scheme):
     assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(21, 25, 31)"}[scheme]
 
 
-#: Gives the sections of controls that are open.
+#: Returns the sections of controls that are open.
 OPEN_SECTIONS = """() => [...document.querySelectorAll(".tmax-controls details[open]")]
   .map((e) => e.dataset.title)"""
 
@@ -523,7 +523,7 @@ def test_what_is_pressed_has_a_name(open_page):
     assert seen.page.evaluate(harness.NAMELESS) == []
 
 
-#: Gives the pictures without a name for a screen reader, folded ones too.
+#: Returns the pictures without a name for a screen reader, including folded pictures.
 NAMELESS_PICTURES = """() => {
   const hosts = [...document.querySelectorAll(".tma-live, .tmax-stage")];
   const drawn = hosts.flatMap((host) => [...host.shadowRoot.querySelectorAll("svg")]);
@@ -539,7 +539,7 @@ def test_every_picture_has_a_name(open_page, whole):
     assert label == "tensor (32, 256), box (8, 64) at (0, 0)"
 
 
-#: Goes through the history, and waits until the page has heard of it.
+#: Goes through the history, and waits until the page has handled the event.
 GO = """() => new Promise((done) => {
   addEventListener("hashchange", () => done(), { once: true });
   %s;
@@ -642,7 +642,8 @@ def test_paper_has_the_pictures_in_light_colours_and_no_controls(open_page):
     assert paper == "rgb(255, 255, 255)"
 
 
-#: Gives the least letter of the pictures of barriers, px, and whether each can be scrolled whole.
+#: Returns the smallest letter of the barrier pictures in px, and whether each picture can be
+#: scrolled.
 BARRIERS = """() => {
   for (const folded of document.querySelectorAll(".tmax-waiting details")) folded.open = true;
   const letters = [], whole = [];
@@ -666,7 +667,7 @@ def test_barriers_are_legible_and_scroll_inside_their_panels(open_page, whole, w
     assert fits
 
 
-#: Gives what can be pressed and is less than 24 px high or wide.
+#: Returns the controls that are less than 24 px high or wide.
 SMALL = """() => [...document.querySelectorAll("button, input, select, summary, [role=tab]")]
   .map((e) => [e, e.getBoundingClientRect()])
   .filter(([e, { width, height }]) => width && (width < 24 || height < 24))
@@ -782,7 +783,7 @@ def likely_address(rng):
     return "&".join(parts)
 
 
-#: Opens each address in one page; gives those that threw or showed nothing, and how many are drawn.
+#: Opens each address in one page; returns the failed addresses, and the number of drawn pictures.
 OPEN_ALL = """async (hashes) => {
   const failed = [];
   let drawn = 0;
@@ -817,7 +818,8 @@ def test_no_address_makes_the_page_fail(open_page, count):
     assert drawn > count / 8
 
 
-#: Turns controls, presses buttons and opens tabs by numbers; gives how many were accepted.
+#: Changes controls, presses buttons and opens tabs by numbers; returns the number of accepted
+#: states.
 TURN_ALL = """(turns) => {
   const words = "64,64 4,8,12 2,12,14,64 2,3,4,5,64 0,64 2,2,2,2,2,2 7 64,1 nonsense 16".split(" ");
   const numbers = [0, 1, 3, 8, 32, 64, 128, 300, -1, 1024];
@@ -898,7 +900,7 @@ def test_an_exported_notebook_carries_the_explorer(see, tmp_path):
     seen.shot("page-exported")
 
 
-#: How far a picture has moved its neighbours since the page was opened.
+#: The distance by which pictures have moved their neighbours since the page was opened.
 WATCH_SHIFTS = """window.shifted = 0;
 new PerformanceObserver((list) => {
   for (const entry of list.getEntries()) if (!entry.hadRecentInput) shifted += entry.value;
@@ -969,7 +971,7 @@ def touch_page(chromium, tmp_path):
     return context, opened
 
 
-#: Where an element of the tensor is on the screen.
+#: Return the place of a tensor's element on the screen.
 PLACE = """([row, column]) => {
   const svg = document.querySelector(".tmax-stage").shadowRoot.querySelector("svg");
   const box = svg.getBoundingClientRect(), scale = box.width / svg.viewBox.baseVal.width;
@@ -982,7 +984,7 @@ PLACE = """([row, column]) => {
 
 
 def swipe(opened, start, by):
-    """Move a finger over the screen, as the browser hears it."""
+    """Send the browser the events of a finger that moves over the screen."""
     session = opened.context.new_cdp_session(opened)
     (x, y), (dx, dy) = start, by
     send = session.send

@@ -1,4 +1,4 @@
-"""geometry: counts, footprints, swizzles and covering coordinates, by law and by example."""
+"""`geometry`: counts, footprints, swizzles and tile coordinates, tested by laws and by examples."""
 
 from __future__ import annotations
 

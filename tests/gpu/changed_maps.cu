@@ -1,4 +1,4 @@
-// Maps in global memory that change between copies: by a kernel, or by a copy from the host.
+// Maps in global memory that change between copies, by a kernel or by a copy from the host.
 
 #include <tma_dlpack.h>
 
@@ -7,7 +7,7 @@ using namespace tma_dlpack;
 constexpr unsigned ROWS = 16, COLUMNS = 32, TILE_BYTES = ROWS * COLUMNS * sizeof(float);
 constexpr unsigned long long TWO_SECONDS = 2'000'000'000;
 
-// Where a matrix lies now, and how many rows it has.
+// The current address and number of rows of a matrix.
 struct Matrix
 {
   const float* address;
@@ -65,7 +65,7 @@ extern "C" __global__ void first_tile(const Map* map, float* out, unsigned acqui
   load_tile(room, map, acquire, 0, out);
 }
 
-// Load, change the map, load again; so long as there are matrices. out: a tile for each.
+// For each matrix, change the map and load a tile. out: one tile per matrix.
 extern "C" __global__ void change_and_load(Map* map, const Matrix* matrices, unsigned count,
                                            float* out, unsigned acquire)
 {
@@ -78,7 +78,7 @@ extern "C" __global__ void change_and_load(Map* map, const Matrix* matrices, uns
   }
 }
 
-// The same where the map lies, without shared memory.
+// The same as the kernel above, but changes the map in global memory, without shared memory.
 extern "C" __global__ void change_in_place_and_load(Map* map, const Matrix* matrices, unsigned count,
                                                     float* out, unsigned acquire)
 {

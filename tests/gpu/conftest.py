@@ -1,4 +1,4 @@
-"""Everything here needs a GPU of compute capability 9.0 or later, its driver, and NVRTC."""
+"""All tests in this folder need a GPU of compute capability 9.0 or later, its driver, and NVRTC."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ using namespace tma_dlpack;
 
 constexpr unsigned N = 256;
 
-// Let the next kernel start, wait for it to say so, or for a while, and only then write.
+// Let the next kernel start, wait until it has started or a time limit is over, and then write.
 __global__ void first(unsigned* words, volatile unsigned* started, unsigned* seen_early)
 {
   launch_dependents();
@@ -46,7 +46,7 @@ int main()
   unsigned *const out = words + N, *const started = out + N, *const seen_early = started + 1;
   cudaStream_t stream;
   cudaStreamCreate(&stream);
-  cudaFuncAttributes loaded;  // the first launch of a kernel loads it, and waits for those that run
+  cudaFuncAttributes loaded;  // load the kernel now, because its first launch would wait for running kernels
   cudaFuncGetAttributes(&loaded, first);
   cudaFuncGetAttributes(&loaded, second);
   first<<<1, N, 0, stream>>>(words, started, seen_early);

@@ -1,4 +1,4 @@
-// A user's kernel, short by tma_dlpack.h: every tile of a float32 matrix is loaded, doubled, stored.
+// A user's kernel with tma_dlpack.h: every tile of a float32 matrix is loaded, doubled and stored.
 
 #include <tma_dlpack.h>
 
@@ -31,13 +31,13 @@ __device__ void double_tile(const tma_dlpack::Map& map, unsigned tx_bytes)
   }
 }
 
-// The map as a parameter, by value: the usual way.
+// The map as a parameter, by value, which is the usual way.
 extern "C" __global__ void double_tiles(const __grid_constant__ tma_dlpack::Map map, unsigned tx_bytes)
 {
   double_tile(map, tx_bytes);
 }
 
-// The map in global memory, for launchers that pass no struct by value.
+// The map in global memory, for launchers that cannot pass a struct by value.
 extern "C" __global__ void double_tiles_at(const tma_dlpack::Map* map, unsigned tx_bytes)
 {
   if (threadIdx.x == 0) tma_dlpack::fence_acquire(map);

@@ -12,7 +12,7 @@ struct Coords { int c[5]; };  // innermost first
 
 #define CLUSTER extern "C" __global__ void __cluster_dims__(2)
 
-// Give each block's shared memory, tile after tile; a copy that did not arrive leaves `out` as it was.
+// Write each block's shared memory to `out`, tile after tile. If a copy does not arrive, `out` stays unchanged.
 __device__ void give(Barrier* full, unsigned bytes, unsigned char* out)
 {
   if (!wait_at_most(full, 0, TWO_SECONDS)) return;
@@ -32,7 +32,7 @@ __device__ Barrier* start(unsigned bytes)
   return full;
 }
 
-// The second block loads for both.
+// The second block loads the tiles of both blocks.
 #define MULTICAST(NAME, LOAD)                                                                     \
   CLUSTER NAME(const __grid_constant__ Map map, const Coords at, unsigned bytes, unsigned char* out) \
   {                                                                                               \
@@ -55,7 +55,7 @@ MULTICAST(im2col_4, load_im2col_multicast(TO_BOTH, c[0], c[1], c[2], c[3], Offse
 MULTICAST(im2col_5, load_im2col_multicast(TO_BOTH, c[0], c[1], c[2], c[3], c[4],
                                           OffsetsWHD{TAP_W, TAP_H, TAP_D}))
 
-// Only the block whose bit is set gets the tile: the first one's barrier expects nothing.
+// Only the block whose bit is set gets the tile. The first block's barrier expects no bytes.
 CLUSTER multicast_to_one(const __grid_constant__ Map map, const Coords at, unsigned bytes,
                          unsigned char* out)
 {
@@ -106,7 +106,7 @@ POLICIES(3, C3)
 POLICIES(4, C4)
 POLICIES(5, C5)
 
-// Every thread of block 1 writes a word and arrives at block 0's barrier, which then reads them all.
+// Every thread of block 1 writes a word and arrives at block 0's barrier. Then block 0 reads all words.
 CLUSTER arrive_at_the_other_block(unsigned* words, unsigned* out)
 {
   __shared__ Barrier all;
@@ -132,7 +132,7 @@ CLUSTER arrive_at_the_other_block(unsigned* words, unsigned* out)
   cluster_sync();
 }
 
-// Two warps meet at a barrier of their own while the others do not take part.
+// Two warps wait at a named barrier in which the other warps do not take part.
 extern "C" __global__ void two_warps_meet(unsigned* out)
 {
   __shared__ unsigned word;
@@ -142,7 +142,7 @@ extern "C" __global__ void two_warps_meet(unsigned* out)
   out[threadIdx.x] = word;
 }
 
-// Read a tile of rows of one span back in row-major order by swizzled_index.
+// Read a tile with rows of one span in row-major order, with swizzled_index.
 template <class Element, Swizzle swizzle>
 __device__ void unswizzle(const Map& map, Element* out, unsigned rows)
 {
@@ -179,7 +179,7 @@ UNSWIZZLE(32, unsigned, 128)
 UNSWIZZLE(64, unsigned long long, 128)
 
 // c (64, 8) = a x b^T in bf16, b (8, 64); a is (64, 64), or (64, 64) transposed: then its rows are K.
-// Tiles lie as [columns of one span][rows][span].
+// The order of tiles in memory is [columns of one span][rows][span].
 template <Swizzle swizzle, bool transposed>
 __device__ void multiply(const Map& a_map, const Map& b_map, float* c)
 {
@@ -273,7 +273,7 @@ extern "C" __global__ void expected_without_an_arrival(const __grid_constant__ M
   give(full, bytes, out);
 }
 
-// Bytes in a row through shared memory, with and without a policy.
+// Copy contiguous bytes through shared memory, with and without a policy.
 template <class... Policy>
 __device__ void copy_bulk(const unsigned char* from, unsigned char* to, unsigned bytes, Policy... policy)
 {
@@ -298,7 +298,7 @@ extern "C" __global__ void bulk_policy(const unsigned char* from, unsigned char*
   copy_bulk(from, to, bytes, evict_first());
 }
 
-// Prefetched, and loaded by a map whose rank is known.
+// Prefetch a tile, and load it by a map whose rank is known at compile time.
 #define PREFETCH(RANK, COORDS)                                                                     \
   extern "C" __global__ void prefetch_##RANK(const __grid_constant__ RankedMap<RANK> map,          \
                                              const Coords at, unsigned bytes, unsigned char* out)  \

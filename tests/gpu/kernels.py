@@ -1,4 +1,4 @@
-"""Kernels of the tests, compiled and launched as the package launches its own."""
+"""Kernels of the tests, compiled and launched by the package's own functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from tma_dlpack import driver
 from tma_dlpack.copies import launch
 
-#: What generated code includes, for NVRTC, which has no headers here.
+#: The headers that generated code includes, because NVRTC has no headers on this machine.
 CUDA_H = """
 struct alignas(128) CUtensorMap { unsigned char opaque[128]; };
 namespace std { using uint32_t = unsigned int; using uint64_t = unsigned long long; }

@@ -39,7 +39,7 @@ __device__ void give(Half* out, const unsigned char* tile)
   wait(full, PARITY);  \
   give(out, smem);
 
-// Right kernels with one wrong statement each.
+// Kernels that are right except for one wrong statement each.
 #define WITH(NAME, STATEMENTS) \
   KERNEL(NAME)                 \
   {                            \
@@ -93,7 +93,7 @@ WITH(bulk_of_more_bytes_than_expected, arrive_expect_tx(full, 64); load_bulk(sme
 WITH(bulk_right, arrive_expect_tx(full, TILE_BYTES); load_bulk(smem, maps + 6, TILE_BYTES - 64, full);
      load_bulk(smem + TILE_BYTES - 64, reinterpret_cast<const char*>(maps + 6) + TILE_BYTES - 64, 64, full);)
 
-// Two stages, each loaded once.
+// Two stages, each of which is loaded once.
 #define TWO_STAGES                                      \
   START(1)                                              \
   if (first)                                            \
@@ -126,7 +126,7 @@ KERNEL(state_advanced_once)
   give(out, smem + TILE_BYTES);
 }
 
-// The producer's first round, begun in the readers' phase.
+// The producer starts its first round with the readers' phase.
 KERNEL(state_of_a_reader_for_the_producer)
 {
   START(1)
@@ -163,7 +163,7 @@ KERNEL(other_parity)
   FINISH(1)
 }
 
-// The second tile is waited for with the parity of the first.
+// The wait for the second tile has the parity of the first tile.
 KERNEL(parity_not_flipped)
 {
   START(1)
@@ -231,7 +231,7 @@ KERNEL(map_in_shared_memory)
   FINISH(0)
 }
 
-// Reads the tile by offsets from its own start, 128 bytes after the swizzle's.
+// Reads the tile by offsets from its start, which is 128 bytes after the start of the swizzle's pattern.
 KERNEL(tile_off_the_swizzle)
 {
   START(1)

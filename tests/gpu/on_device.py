@@ -1,4 +1,4 @@
-"""Global memory on the GPU for the tests of the simulator, so that they run on the hardware too."""
+"""Global memory on the GPU, with which the simulator's tests also run on the hardware."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DeviceMemory:
 
 
 class Part:
-    """Some of the bytes of a `DeviceBytes`."""
+    """A range of the bytes of a `DeviceBytes`."""
 
     def __init__(self, whole: DeviceBytes, start: int, size_bytes: int) -> None:
         self.__cuda_array_interface__ = {
@@ -53,11 +53,11 @@ class Part:
 
 
 class OnDevice(SimulatorBackend):
-    """The simulator's verbs on host tensors, carried out by the hardware on a copy of them.
+    """The simulator's functions on host tensors, executed by the hardware on copies of the tensors.
 
-    The host's bytes go to the GPU, `CudaBackend` copies there, and for stores they come back. What
-    the simulator says about host memory is said here too; everything else is the CUDA backend's.
-    Maps of a GPU that is not here skip the test.
+    The host's bytes go to the GPU, `CudaBackend` copies there, and for stores they come back.
+    Refusals about host memory are the simulator's; all other refusals are the CUDA backend's. A map
+    of a GPU that this machine lacks skips the test.
     """
 
     cuda = CudaBackend()
@@ -78,7 +78,7 @@ class OnDevice(SimulatorBackend):
         extent = host_extent_of(tensor_map, memory, write=write)
         start = extent.raw.__array_interface__["data"][0] % 256
         end = start + len(extent.raw)
-        with DeviceBytes(end + 1) as room:  # CUDA knows the address of an empty memory too
+        with DeviceBytes(end + 1) as room:  # CUDA also knows the address of an empty allocation
             contents = np.zeros(room.size_bytes, np.uint8)
             contents[start:end] = extent.raw
             room.put(contents)

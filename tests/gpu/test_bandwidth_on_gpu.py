@@ -1,4 +1,4 @@
-"""`tma.bandwidth` on the GPU: the copies are right, and wrong ones are seen."""
+"""`tma.bandwidth` on the GPU: the copies are right, and wrong copies are detected."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_tile_too_large_for_any_pipeline_is_refused(torch):
 
 
 def test_rows_of_a_large_matrix_come_near_a_memcpy():
-    # The table of the README has 0.90 and 0.95 and more; this only guards against a fall.
+    # The README's table has 0.90 and 0.95 and more. This test only detects a large decrease.
     with gpu.Matrix(16384, 16384, 0) as matrix:
         report = bandwidth(matrix, [(64, 64), (32, 256)], l2_fetch_size="bytes256", stages=(4, 8))
     assert report.ok

@@ -18,7 +18,7 @@ def matrices(torch, count):
 
 def test_rows_are_the_bytes_that_the_driver_makes_of_each_tensor(torch):
     tensors = [*matrices(torch, 5), torch.zeros(16, 64, dtype=torch.bfloat16, device="cuda")]
-    for group in (tensors[:5], tensors):  # of one layout, and of two
+    for group in (tensors[:5], tensors):  # batches with one layout, and with two layouts
         batch = tma.make_tma_descriptors(group, (8, 16), swizzle="bytes64")
         assert batch.launchable
         for x, row, tm in zip(group, batch.numpy(), batch, strict=True):

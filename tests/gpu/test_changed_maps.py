@@ -1,7 +1,7 @@
 """Maps in global memory that change between copies, in one kernel and between replays of a graph.
 
-A copy uses the new map if the thread that issues it has called fence_acquire() since the change;
-beside each test stands its neighbour without.
+A copy uses the new map if the thread that issues the copy has called fence_acquire() since the
+change. Each test has a neighbour without this call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tma_dlpack.copies import launch
 
 BOX = ROWS, COLUMNS = 16, 32
 WARP = 32
-#: Rows of the matrices, one after the other; those of a tile past the last row are zeros.
+#: Numbers of rows of the matrices. Rows of a tile past the last row are zeros.
 SIZES = (64, 5, 16, 1, 40, 7)
 
 
@@ -29,7 +29,7 @@ def library():
 
 @pytest.fixture
 def run(torch, library):
-    """Launch a warp on torch's current stream: tensors by address, integers by value."""
+    """Launch a warp on torch's current stream. Tensors are passed by address, integers by value."""
 
     def run(name, *arguments):
         given = [
@@ -46,7 +46,7 @@ def run(torch, library):
 
 @pytest.fixture
 def matrices(torch):
-    """Matrices of different sizes, each with numbers of its own."""
+    """Matrices of different sizes, each with different numbers."""
     return [
         torch.arange(rows * COLUMNS, device="cuda").reshape(rows, COLUMNS).float() + 10000 * (i + 1)
         for i, rows in enumerate(SIZES)
@@ -64,7 +64,7 @@ def first_tile_of(torch, x):
 
 
 def place_of(torch, *matrices):
-    """Return what a kernel reads: address and rows of each."""
+    """Return the array that a kernel reads, with the address and the rows of each matrix."""
     return torch.tensor([[x.data_ptr(), len(x)] for x in matrices], dtype=torch.int64).cuda()
 
 
@@ -91,7 +91,7 @@ def test_without_an_acquire_copies_go_by_a_map_that_is_gone(kernel, torch, run, 
 
 
 def captured(torch, work):
-    work()  # once outside, so that nothing is left to be loaded
+    work()  # run once outside of the graph, so that all modules are loaded
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -124,7 +124,7 @@ def test_a_copy_from_the_host_in_the_graph_brings_the_map_of_each_replay(torch, 
 
     graph = captured(torch, work)
     for x in [*matrices, *reversed(matrices)]:
-        torch.cuda.synchronize()  # the copy of the replay before has read it
+        torch.cuda.synchronize()  # the copy of the previous replay has read the memory
         on_host.copy_(map_of(x).as_torch())
         graph.replay()
         assert torch.equal(out, first_tile_of(torch, x))
@@ -134,7 +134,7 @@ def test_a_copy_from_the_host_in_the_graph_brings_the_map_of_each_replay(torch, 
 def test_a_captured_kernel_that_changes_the_map_needs_an_acquire_in_every_replay(
     acquire, torch, run, matrices
 ):
-    """Without one it goes wrong on the H200; between two kernels it was right 24 of 24 times."""
+    """Without a call it is wrong on the H200; between two kernels it was right 24 of 24 times."""
     in_global_memory = map_of(matrices[0]).as_torch().cuda()
     now = place_of(torch, *matrices)
     out = torch.zeros(len(matrices), *BOX, device="cuda")

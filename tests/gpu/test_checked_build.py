@@ -1,6 +1,6 @@
-"""The checked build names what a kernel does wrong; each misuse in a process of its own.
+"""The checked build names the mistake of a kernel. Each misuse runs in a separate process.
 
-Every misuse is compiled twice: what is seen without TMA_DLPACK_CHECK is in the first column.
+Every misuse is compiled twice. The first column has the result without TMA_DLPACK_CHECK.
 """
 
 # ruff: noqa: E501 - a row of the table is a line of output
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is no
 
 MISUSES = Path(__file__).with_name("misuses.cu")
 LIMIT_S = 20
-HANG_S = 3  # those that hang never end
+HANG_S = 3  # kernels that hang never end
 ADDRESS, ALIGNMENT = "cudaErrorIllegalAddress", "cudaErrorMisalignedAddress"
 INSTRUCTION, LAUNCH = "cudaErrorIllegalInstruction", "cudaErrorLaunchFailure"
 HANGS = "hangs"
 
-#: misuse: (what is seen without the check, what it says: verb, found; limit).
+#: misuse: (result without the check, message of the check: verb, found; limit).
 CASES = {
     "map_off_32": (ALIGNMENT, "load: the map is at 0x*20, 32 bytes past a multiple of 128; align it"),
     "map_of_zeros": (INSTRUCTION, "load: the map at 0x* is all zeros; copy the bytes"),
@@ -52,7 +52,7 @@ CASES = {
     "one_arrival_of_two": (HANGS, "wait: after 2 s phase 0 of the barrier at shared address 0x* is not "
                            "over: 1 of 2 arrivals, 8192 bytes expected, loads of 8192 bytes issued"),
     "other_parity": ("", "wait: the parity is 1, and the barrier at shared address 0x* is in phase 0"),
-    "parity_not_flipped": ("", "wait: * phase"),  # a race: the parity, or that nothing ends phase 2
+    "parity_not_flipped": ("", "wait: * phase"),  # a race decides which
     "barrier_never_initialised": (LAUNCH, "*: the barrier at shared address 0x* was never"),
     "barrier_off_4": (ALIGNMENT, "init: the barrier is at 0x*; it must be in shared memory, aligned to 8"),
     "map_not_a_grid_constant": (ADDRESS, "load: the map at 0x* is in local memory; declare the"),
@@ -81,7 +81,7 @@ CASES = {
     "wgmma_by_tcgen05s_descriptor": ("", "wgmma: the matrix descriptor is 0x*, whose bit 46 is 1; make it by k_major_descriptor()"),
     "a_parameter_is_changed": ("", "replace_global_dim: the map at 0x* is in neither shared nor global"),
 }  # fmt: skip
-#: One misuse of each verb; the others are slow, for each is a process of its own.
+#: One misuse of each verb. The others are slow, because each runs in a separate process.
 QUICK = {says.split(":")[0]: name for name, (_, says) in reversed(CASES.items())}.values()
 
 
@@ -96,7 +96,7 @@ def program(folder: Path, *options: str) -> Path:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """Return a function that runs a misuse: what it printed, or HANGS."""
+    """Return a function that runs a misuse, and returns its output or HANGS."""
     folder = tmp_path_factory.mktemp("misuses")
 
     def run(name, *options, limit_s=LIMIT_S):

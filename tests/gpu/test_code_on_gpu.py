@@ -1,4 +1,4 @@
-"""The code that maps write, compiled by nvcc and run: its 128 bytes equal the map's."""
+"""The C++ code of maps, compiled by nvcc and run, makes the 128 bytes of the map."""
 
 import shutil
 import subprocess

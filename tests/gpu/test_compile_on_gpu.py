@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from user_kernel import double, map_of
 
-# torch's inductor warns when it is imported, and of the empty graph that it begins with.
+# torch's inductor warns when it is imported, and warns about its empty first graph.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:The CUDA Graph is empty:UserWarning"),

@@ -1,4 +1,4 @@
-"""`make_conv_descriptor` on the hardware: its columns times a filter are torch's convolution."""
+"""`make_conv_descriptor` on the hardware: columns times a filter equal torch's convolution."""
 
 from __future__ import annotations
 

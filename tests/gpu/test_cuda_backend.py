@@ -82,7 +82,7 @@ def test_model_and_driver_make_the_same_map_of_a_tensor(on_gpu):
 
 @pytest.fixture(params=["torch", "cupy"])
 def writeable(request):
-    """Return a writeable tensor of zeros on the GPU, and how to read it."""
+    """Return a writeable tensor of zeros on the GPU, and a function that reads the tensor."""
     module = request.getfixturevalue(request.param)
     if request.param == "torch":
         tensor = module.zeros((40, 64), device="cuda")
@@ -252,7 +252,7 @@ def test_many_tiles_come_in_several_launches(torch, monkeypatch):
 
 def test_tiles_that_never_complete_end_by_themselves_and_are_reported(torch):
     tensor_map = tma.make_tma_descriptor(torch.zeros((4096, 64), device="cuda"), (8, 64))
-    coords = tma.tile_coords(tensor_map).repeat(40, axis=0)  # more than run at once
+    coords = tma.tile_coords(tensor_map).repeat(40, axis=0)  # more blocks than run at the same time
     request = load_request(tensor_map, coords, None, 0, many=True)
     wrong = dataclasses.replace(request.plan, tx_bytes=request.plan.tx_bytes + 16)
     started = time.monotonic()

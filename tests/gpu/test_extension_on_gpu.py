@@ -1,4 +1,4 @@
-"""notebooks/extension: built as its reader builds it, and its own tests run on the GPU."""
+"""notebooks/extension is built as a reader builds it, and its own tests run on the GPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def folder(tmp_path):
 
 
 def python(folder, *arguments):
-    """Run Python there, with every cache of what it compiles there too; return what it printed."""
+    """Run Python in the folder, with all compilation caches in the folder; return the output."""
     caches = (
         "TORCHINDUCTOR_CACHE_DIR",
         "TORCH_EXTENSIONS_DIR",
@@ -54,7 +54,7 @@ def python(folder, *arguments):
 
 def own_tests(folder, name):
     plain = ("-q", "-rs", f"--rootdir={folder}", "-c", os.devnull, "-p", "no:cacheprovider")
-    return python(folder, "-m", "pytest", *plain, name)  # all of them pass: its status is 0
+    return python(folder, "-m", "pytest", *plain, name)  # the status is 0 if all tests pass
 
 
 @pytest.mark.slow

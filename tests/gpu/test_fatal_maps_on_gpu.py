@@ -1,6 +1,6 @@
-"""Maps that no driver makes kill the kernel, as the refusals say: each in a process of its own.
+"""Maps that no driver makes end the kernel with an error, as the refusals state.
 
-Each has a neighbour, one step away, that runs.
+Each map runs in a separate process, and has a neighbour, one step away, that works.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Maps that other programs built copy on the hardware as the driver's maps do."""
+"""On the hardware, maps that other programs made copy the same bytes as the driver's maps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""hopper_gemm.cu and hopper_conv.cu: exact products of integers, of every shape and choice."""
+"""hopper_gemm.cu and hopper_conv.cu: exact products of integers, for every shape and variant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import tma_dlpack as tma
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 FAST = hopper.CHOICES[0]
 
-#: m, n, k: one tile, less than one, ragged ends, one block of a cluster without work, many tiles.
+#: m, n, k: one tile, less than one tile, partial tiles, a block of a cluster without work, many
+#: tiles.
 SHAPES = [
     (128, 256, 64),
     (8, 8, 8),
@@ -35,7 +36,7 @@ SHAPES += [tuple(8 * RANDOM.randint(1, 150) for _ in range(3)) for _ in range(12
 
 @pytest.fixture
 def wgmma(torch):
-    """Return torch where the GPU has wgmma."""
+    """Return torch, or skip the test if the GPU has no wgmma."""
     capability = torch.cuda.get_device_capability()
     if capability != (9, 0):
         pytest.skip(f"wgmma needs compute capability 9.0; the GPU has {capability}")
@@ -169,7 +170,7 @@ def test_the_pytorch_extension_multiplies_with_maps_made_in_cpp(shape, wgmma, ex
     m, n, k = shape
     a, b = integers(wgmma, m, k), integers(wgmma, n, k)
     assert wgmma.equal(extension.gemm(a, b), exact(wgmma, a, b))
-    columns = integers(wgmma, m, k + 16)[:, 8 : 8 + k]  # rows further apart than they are long
+    columns = integers(wgmma, m, k + 16)[:, 8 : 8 + k]  # a row stride larger than the row
     assert wgmma.equal(extension.gemm(columns, b), exact(wgmma, columns, b))
 
 

@@ -1,4 +1,4 @@
-"""CUDA graphs: a captured launch holds the map's 128 bytes, and so the address in them."""
+"""CUDA graphs: a captured launch contains the map's 128 bytes, including the tensor's address."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def x(torch):
 
 
 def captured(torch, tensor_map):
-    """Capture one launch of the doubling kernel; capturing runs nothing."""
-    kernel()  # loaded before: loading is no work for a stream
+    """Capture one launch of the doubling kernel. Capturing does not run the kernel."""
+    kernel()  # load the kernel before, because loading cannot be captured
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         double(tensor_map, torch.cuda.current_stream().cuda_stream)
@@ -45,7 +45,7 @@ def test_a_tensor_that_moved_needs_with_address_and_a_new_capture(torch, x):
     graph = captured(torch, tensor_map)
     moved = x.clone()
 
-    graph.replay()  # still the old place
+    graph.replay()  # still the old address
     assert torch.equal(x, before * 2)
     assert torch.equal(moved, before)
 

@@ -1,4 +1,4 @@
-"""grouped_gemm.cu: exact products for groups of every kind, and nothing else written."""
+"""grouped_gemm.cu: exact products for all kinds of groups, and no other byte written."""
 
 from __future__ import annotations
 

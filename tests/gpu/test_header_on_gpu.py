@@ -1,4 +1,4 @@
-"""tma_dlpack.h on the GPU: what header_kernels.cu has, against the simulator and against NumPy.
+"""tma_dlpack.h on the GPU: the kernels of header_kernels.cu, compared with simulator and NumPy.
 
 The plain loads, stores and reductions of every rank are the CUDA backend's: copies.cu is written
 with the same header, so test_recorded_copies.py and `verify` hold them to the recorded answers.
@@ -24,7 +24,7 @@ SMEM_BYTES = 100_000
 SHAPES = {1: (96,), 2: (12, 64), 3: (5, 12, 64), 4: (3, 5, 12, 64), 5: (2, 3, 5, 12, 64)}
 BOXES = {1: (32,), 2: (8, 32), 3: (2, 8, 32), 4: (2, 2, 8, 32), 5: (2, 2, 2, 8, 32)}
 COORDS = {1: (80,), 2: (-3, 48), 3: (4, 5, 8), 4: (1, 4, 5, 8), 5: (0, 2, 4, 5, 8)}
-TAPS = {3: (1,), 4: (2, 1), 5: (1, 2, 1)}  # row-major, as header_kernels.cu has them
+TAPS = {3: (1,), 4: (2, 1), 5: (1, 2, 1)}  # row-major, with the sizes in header_kernels.cu
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +35,12 @@ def library():
 
 @pytest.fixture
 def run(torch, library):
-    """Launch one cluster of a kernel: maps by value, tensors by address, integers by value."""
+    """Launch one cluster of a kernel. Maps and integers are passed by value, tensors by address."""
 
     def argument(given):
         if isinstance(given, tma.TensorMap):
             return launch.by_value(bytes(given))
-        if isinstance(given, tuple):  # coordinates: row-major here, innermost first there
+        if isinstance(given, tuple):  # row-major coordinates
             coords = given[::-1]
             return launch.by_value(struct.pack("<5i", *coords, *(0,) * (5 - len(coords))))
         if isinstance(given, int):
@@ -121,7 +121,7 @@ def test_im2col_multicast_brings_the_pixels_of_a_tap_to_both_blocks(rank, torch,
 @pytest.mark.parametrize("rank", SHAPES)
 def test_copies_and_sums_with_a_policy_for_l2_are_right(rank, torch, run):
     values = numbers(*SHAPES[rank])
-    coords = tuple(abs(c) for c in COORDS[rank])  # a store takes none below 0
+    coords = tuple(abs(c) for c in COORDS[rank])  # a store accepts no coordinate below 0
     source, copy, total = (
         torch.from_numpy(values).cuda(),
         torch.full(SHAPES[rank], -1.0, device="cuda"),
@@ -272,4 +272,4 @@ def test_a_kernel_that_starts_early_reads_what_the_one_before_it_wrote(torch, tm
     command = ["nvcc", "-std=c++17", target, f"-I{get_include()}", "-o", program, str(source)]
     subprocess.run(command, check=True)
     done = subprocess.run([program], capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout.startswith("right, started ")  # early or after: the driver decides
+    assert done.stdout.startswith("right, started ")  # early or late

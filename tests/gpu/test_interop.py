@@ -1,4 +1,4 @@
-"""One map, one kernel, every launcher: each doubles a matrix through `double_tiles.cu`."""
+"""One map and one kernel with every launcher. Each doubles a matrix with `double_tiles.cu`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SM_90A = "-gencode=arch=compute_90a,code=sm_90a"
 
 @pytest.fixture
 def x(torch):
-    """A matrix whose tiles all differ; `torch.equal(x, doubled(x))` afterwards."""
+    """A matrix whose tiles all differ. After the launch, it must equal `doubled(x)`."""
     numbers = torch.arange(128 * 96, dtype=torch.float32, device="cuda")
     return numbers.reshape(128, 96)
 
@@ -264,7 +264,7 @@ def numba_cuda():
     numba.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
     try:
         cuda.jit("void()")(lambda: None)
-    except AttributeError as error:  # of its own start: numba-cuda 0.30 asks for numpy.row_stack
+    except AttributeError as error:  # a warning while numba-cuda 0.30 starts, about numpy.row_stack
         pytest.skip(f"numba-cuda does not start with NumPy {np.__version__}: {error}")
     return cuda
 

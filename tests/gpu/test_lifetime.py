@@ -21,7 +21,7 @@ def test_a_map_may_go_while_its_launch_still_waits(torch, x):
     expected = x * 2
     kernel()
     tensor_map = map_of(x)
-    torch.cuda._sleep(100_000_000)  # cycles: tens of milliseconds on the same stream
+    torch.cuda._sleep(100_000_000)  # cycles of a sleep on the same stream: tens of milliseconds
     double(tensor_map, torch.cuda.current_stream().cuda_stream)
     gone = weakref.ref(tensor_map)
     del tensor_map

@@ -1,4 +1,4 @@
-"""make_tma_descriptor on CUDA tensors: the driver encodes, the model agrees, launchers get it."""
+"""make_tma_descriptor on CUDA tensors: the driver encodes, the model agrees, launchers work."""
 
 import random
 
@@ -83,7 +83,7 @@ def test_the_current_context_is_left_as_it_was():
 
 
 def random_request(rng, torch, room):
-    """A view of the room and options that are often accepted, and often not."""
+    """A view of the tensor `room`, and options that are accepted in about half of the cases."""
     dtype = rng.choice([torch.uint8, torch.int32, torch.float16, torch.bfloat16, torch.float64])
     rank = rng.randint(1, 5)
     elements = room.view(dtype)

@@ -1,4 +1,4 @@
-"""Calls of every option on GPU memory: one map by C and Python, of the measured bytes."""
+"""Calls with every option on GPU memory: C and Python make the map with the measured bytes."""
 
 import random
 
@@ -21,7 +21,7 @@ BYTES = 1 << 16
 
 @pytest.fixture(scope="module")
 def memories():
-    """Device memory and managed memory, as pointers of CuPy."""
+    """Device memory and managed memory, as CuPy pointers."""
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
     return cupy.cuda.alloc(BYTES), cupy.cuda.malloc_managed(BYTES)
 

@@ -1,4 +1,4 @@
-"""Stores into rows padded to 16 bytes: the padding of the last row is the storage's own."""
+"""Stores into rows that are padded to 16 bytes. The last row's padding belongs to the storage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_last_row_of_a_padded_tensor_is_stored(framework, verb, request):
     else:
         tma.reduce_tile(tensor_map, (56, 1728), data, "add")
     expected = np.zeros((64, 1736), np.float16)
-    expected[56:, 1728:] = 1  # whole chunks of 16 bytes, the padding too
+    expected[56:, 1728:] = 1  # whole chunks of 16 bytes, including the padding
     np.testing.assert_array_equal(read(), expected)
 
 

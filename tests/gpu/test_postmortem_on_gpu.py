@@ -1,4 +1,4 @@
-"""Kernels die and hang on this GPU; the command explains the dumps that the driver makes."""
+"""Kernels fail and hang on this GPU; the command `postmortem` explains the driver's dumps."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is no
 
 DYING = Path(__file__).parents[1] / "postmortem" / "dying.cu"
 
-#: Case of dying.cu -> what is found first.
+#: Case of dying.cu -> the first finding.
 CASES = {
     "fault_rank": "MAP_RANK",
     "fault_zeros": "MAP_OF_ZEROS",
@@ -37,7 +37,7 @@ CASES = {
     "fault_load_on_no_barrier": "BARRIER_INIT",
     "right_pipeline": "",
 }
-#: One of each kind; the others are slow, and their dumps are golden files.
+#: One case of each kind. The others are slow, and golden files have their dumps.
 QUICK = ("fault_coordinate", "hang_ring_bytes", "right_pipeline")
 
 
@@ -60,7 +60,7 @@ def postmortem(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def explained_at_ctrl_c(*words: str) -> list[str]:
-    """Run a program until it says that it launched, press Ctrl-C where it hangs, and read."""
+    """Run a program until it has launched, send Ctrl-C if it hangs, and read the dump."""
     command = [sys.executable, "-m", "tma_dlpack", "postmortem", "--json", "--", *words]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as running:

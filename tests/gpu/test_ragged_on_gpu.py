@@ -1,4 +1,4 @@
-"""Ragged maps on the hardware: loads, stores and reductions of random slices, none wrong."""
+"""Ragged maps on the hardware: loads, stores and reductions of random slices are right."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tma_dlpack.copies.launch import DeviceBytes
 
 
 def on_gpu(case, room):
-    """Put a case's tensor on the GPU; give it as on the host, and its map."""
+    """Copy a case's tensor to the GPU; return the host tensor and the map of the GPU tensor."""
     x = numbered(case.shape, case.dtype)
     room.put(x.reshape(-1).view(np.uint8))
     return x, ragged_map(x, room.address, case.box, case.dim, encoder="driver")
@@ -26,7 +26,7 @@ def room(_needs_a_gpu):
 
 
 def part_of(room, size_bytes):
-    """The tensor's own bytes: a byte outside would be refused."""
+    """The memory is exactly the tensor, so that a copy outside of the tensor would be refused."""
     interface = {**room.__cuda_array_interface__, "shape": (size_bytes,)}
     return type("Part", (), {"__cuda_array_interface__": interface})()
 

@@ -1,4 +1,4 @@
-"""This GPU still does what was recorded."""
+"""This GPU still copies the bytes that were recorded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`run_kernel` on both backends: the same call, the same bytes."""
+"""`run_kernel` on both backends: the same call writes the same bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs of 0.4 under compute-sanitizer: their tests pass, and no tool finds anything."""
+"""The header's functions of 0.4 under compute-sanitizer: no test fails, no tool finds a fault."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOTHING_FOUND = {
     "racecheck": "RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)",
     "synccheck": "ERROR SUMMARY: 0 errors",
 }
-#: Of test_header_on_gpu.py, by words of their names; each launches another of the new verbs.
+#: Tests of test_header_on_gpu.py, by words of their names. Each test launches another function.
 TESTS = (
     "one_thread_of_each_warp",  # elect_one
     "expected_without_an_arrival",  # expect_tx_only, test_wait
@@ -42,7 +42,7 @@ pytestmark = [
 def sanitized(tool: str, *command: str) -> str:
     package = str(Path(tma_dlpack.__file__).parents[1])
     path = os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])
-    # Under xdist the inner pytest is no worker: pytest-benchmark would warn that it is one.
+    # The inner pytest is not a worker of xdist, but pytest-benchmark would warn that it is.
     alone = {n: v for n, v in os.environ.items() if not n.startswith("PYTEST_XDIST")}
     done = subprocess.run(
         ["compute-sanitizer", "--tool", tool, *command],

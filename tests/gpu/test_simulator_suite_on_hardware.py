@@ -1,4 +1,4 @@
-"""The simulator's own tests once more, with the hardware in the simulator's place."""
+"""The simulator's tests, run again with the hardware instead of the simulator."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from test_simulator_laws import *  # noqa: F403
 
 from tma_dlpack.copies import verbs as copies
 
-#: Tests that ask something of the simulator itself, or of recorded answers.
+#: Tests that need the simulator itself, or recorded results.
 LEFT_OUT = {
     name
     for module in (test_simulator, test_simulator_laws)
     for name in vars(module)
     if name.startswith("test_") and ("recorded" in name or "simulator" in name)
 }
-#: A kernel's mbarrier takes 8 of the last bytes that this one asks for a tile.
+#: This test's tile needs the last bytes of shared memory, but a kernel's mbarrier uses 8 bytes.
 LEFT_OUT.add("test_tile_that_ends_past_shared_memory_is_refused")
 for _name in LEFT_OUT:
     del globals()[_name]

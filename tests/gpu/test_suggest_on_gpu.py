@@ -1,4 +1,4 @@
-"""`tma.suggest` on the hardware: the first is among the fastest, and what wgmma reads is right.
+"""`tma.suggest` on the hardware: the first choice is among the fastest, and wgmma reads it right.
 
 30 tensors, tiles and readers drawn at random. Every suggestion, with each L2 fetch size, copies the
 whole tensor by the pipeline of `bandwidth`, five times in turn; the medians are compared.
@@ -53,7 +53,7 @@ def test_the_first_suggestion_is_among_the_fastest(torch):
         at = min(range(len(maps)), key=lambda n: times[n].seconds)
         ratio = times[0].seconds / times[at].seconds
         allowed = max(TOLERANCE, times[0].noise, times[at].noise)
-        if ratio > 1 + allowed:  # the smallest of many medians is partly luck: once more, these two
+        if ratio > 1 + allowed:  # measure again, without the luck of a minimum
             (own, best), _ = timed([maps[0], maps[at]])
             print(f"       {ratio:.3f} at first; alone {own.seconds / best.seconds:.3f}")
             ratio = own.seconds / best.seconds
@@ -84,7 +84,7 @@ def test_the_first_suggestion_is_among_the_fastest(torch):
 
 
 def product_of(case: Case, tm: tma.TensorMap) -> Product:
-    """The suggestion's tile as operand B; A is 64 rows of the same K, in columns of 32 bytes."""
+    """The suggestion's tile as operand B. A has 64 rows of the same K, in columns of 32 bytes."""
     tile = tile_matrix(tm)
     size = tile.element_bytes
     n = tile.rows if case.major == "K" else tile.width
@@ -100,7 +100,7 @@ def product_of(case: Case, tm: tma.TensorMap) -> Product:
 
 
 def same_tile(tm: tma.TensorMap, layout: OperandLayout) -> bool:
-    """Whether a layout of the arena has the same tile in shared memory."""
+    """Return whether a layout of the arena has the same tile in shared memory."""
     arguments = layout.arguments()
     box = tuple(n for n in tm.box_dim if n > 1)
     return (tuple(n for n in arguments.box_dim if n > 1), arguments.swizzle) == (box, tm.swizzle)

@@ -19,7 +19,7 @@ BARE = ("FLOAT16", 2, 0x1000, (64, 128), (128,))
 
 @pytest.fixture
 def tracer(torch):
-    """Trace a block; skip where something else has CUPTI."""
+    """Trace a `with` block; skip the test if another program uses CUPTI."""
     try:
         with tma.trace():
             pass

@@ -1,4 +1,4 @@
-"""Several GPUs: a copy runs on the tensor's GPU, whichever is current."""
+"""Several GPUs: a copy runs on the tensor's GPU, not on the current GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _needs_two_gpus(_needs_a_gpu):
         pytest.skip("there is one GPU")
     yield
     if "torch" in sys.modules:
-        sys.modules["torch"].cuda.set_device(0)  # current in the tests after these
+        sys.modules["torch"].cuda.set_device(0)  # the current GPU in later tests
 
 
 def test_a_tensor_on_the_second_gpu_is_copied_there_while_the_first_is_current(torch):

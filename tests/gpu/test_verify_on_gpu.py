@@ -1,4 +1,4 @@
-"""verify: model against driver, simulator against hardware."""
+"""`verify` compares the model with the driver, and the simulator with the hardware."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ def test_what_was_learned_agrees_with_the_column_of_this_gpu(tmp_path):
     assert [row.accepted for row in again.rows] == [row.accepted for row in report.rows]
     assert again.ok is report.ok is True
     if found.target.has_model:
-        found.target = tma.TARGETS["sm_100"]  # relabelled: packed types and more are refused here
+        found.target = tma.TARGETS["sm_100"]  # refuses packed types, for example
         assert not found.against().ok
         assert "no model for sm_100" in str(found.against())

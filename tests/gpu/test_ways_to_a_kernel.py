@@ -1,4 +1,4 @@
-"""How a map reaches a kernel: parameter, constant memory, global memory; changed on the device."""
+"""Ways to pass a map to a kernel: parameter, constant memory, global memory, device changes."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_a_copy_that_never_completes_ends_by_itself(matrix):
 
 
 def changed_on_device(tensor_map: tma.TensorMap, **changes) -> bytes:
-    """Run the code of `replace_cuda`, and give the 128 bytes that it leaves."""
+    """Run the code of `replace_cuda`, and return the 128 bytes that it writes."""
     library = kernels.compile_here(tensor_map.replace_cuda(**changes), "replace.cu")
     with DeviceBytes(128) as out:
         template = launch.by_value(bytes(tensor_map))

@@ -1,4 +1,4 @@
-"""The tensor core's side on the hardware: wgmma with our descriptors, ldmatrix at our addresses."""
+"""wgmma with the package's matrix descriptors, and ldmatrix at its addresses, on the hardware."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_wgmma_with_our_descriptors_gives_the_exact_products(arena):
     wrong = [f"{p}\n{difference}" for p, difference in differences.items() if difference]
     assert not wrong, "\n".join(wrong[:3]) + f"\n{len(wrong)} of {len(drawn)} are wrong"
     kinds = Counter((p.ptx, p.a_major, p.b_major, p.a.swizzle, p.b.swizzle) for p in drawn)
-    assert len(kinds) > 180  # of the 13 x 16 that there are
+    assert len(kinds) > 180  # of the existing 13 x 16 cases
 
 
 def test_ldmatrix_at_our_addresses_reads_the_simulated_tile(arena):
@@ -49,7 +49,7 @@ def test_ldmatrix_at_our_addresses_reads_the_simulated_tile(arena):
 
 
 def test_with_the_base_offset_of_the_ptx_isa_products_off_the_pattern_are_wrong(arena, monkeypatch):
-    """Base offset = (pattern start >> 7) & 7, where the pattern is taken to start at the tile."""
+    """Base offset = (pattern start >> 7) & 7, if the pattern is assumed to start at the tile."""
     from tma_dlpack.consumer import verbs as matrix
 
     def by_the_document(operand):

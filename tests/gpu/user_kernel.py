@@ -1,4 +1,4 @@
-"""double_tiles.cu as a user would have it: a kernel of their own, by cuda.bindings."""
+"""double_tiles.cu as a user's own kernel, compiled and launched by cuda.bindings."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def grid_of(tensor_map: tma.TensorMap) -> tuple[int, int]:
 
 @functools.cache
 def kernel():
-    """Compile the source with NVRTC and give its kernel, as cuda.bindings' guide does."""
+    """Compile the source with NVRTC and return its kernel, as in the guide of cuda.bindings."""
     from cuda.bindings import driver, nvrtc
 
     _, program = nvrtc.nvrtcCreateProgram(SOURCE.encode(), b"double_tiles.cu", 0, [], [])

@@ -1,4 +1,4 @@
-// The three ways to bring a map to a kernel, and the programming guide's kernel, once per way.
+// The three ways to pass a map to a kernel: the programming guide's kernel, once per way.
 #include <tma_dlpack.h>
 
 using namespace tma_dlpack;

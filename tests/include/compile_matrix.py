@@ -1,8 +1,8 @@
-"""Which verb of tma_dlpack.h compiles for which target: ``python tests/include/compile_matrix.py``.
+"""The targets for which each verb compiles: ``python tests/include/compile_matrix.py``.
 
-A kernel for each verb: its example in the reference. The kernels of a target are one file, compiled
-with and without TMA_DLPACK_CHECK. What the compiler does is compared with the reference's column of
-targets. Name targets, such as 90a, for fewer than all.
+Each verb has a kernel, which is its example in the reference. The kernels of a target are one file,
+compiled with and without TMA_DLPACK_CHECK. The compiler's result is compared with the reference's
+column of targets. Without names of targets, such as 90a, all targets are compiled.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ GENERATOR = ROOT / ".packaging" / "header_reference.py"
 HEADER = Path(get_include()) / "tma_dlpack.h"
 HEADERS = ("tma_dlpack.h", "tma_dlpack_mma.h")
 TARGETS = ("90", "90a", "100", "100a", "100f", "103a", "107a", "110a", "120a", "120f", "121a")
-#: Functions of the driver that ptxas calls where a GPU lacks an instruction.
+#: Functions of the driver that ptxas calls if a GPU lacks an instruction.
 SYSTEM_CALL = re.compile(rb"__cuda_syscall_\w+")
-#: Cells of the matrix; where ptxas calls the driver's function, the verb is slow.
+#: Cells of the matrix. A verb is slow if ptxas calls a function of the driver.
 COMPILES, DELETED, CALLS = "yes", "-", "slow"
 
-#: What the examples' names are.
+#: Declarations of the names that the examples use.
 NAMES = """
 #include <tma_dlpack.h>
 using namespace tma_dlpack;
@@ -59,7 +59,7 @@ extern __shared__ unsigned char smem[];
 
 
 class UnknownTargetError(Exception):
-    """This nvcc does not know a target."""
+    """Error: this nvcc does not support a target."""
 
 
 @functools.cache
@@ -78,7 +78,7 @@ def text_of_headers() -> str:
 
 
 def kernel(verb: Any) -> str:
-    """Return three lines: a kernel that is the verb's example."""
+    """Return three lines with a kernel that contains the verb's example."""
     text = verb.example.replace("...", ";")
     of_global = verb.name.startswith("fence_re") or "maps" in text
     context = "Map* map = maps;" if of_global else "const Map& map = parameter;"
@@ -94,7 +94,7 @@ def kernel(verb: Any) -> str:
 
 
 def is_promised(targets: str, target: str) -> bool:
-    """Return whether a target is among those of a row of the reference."""
+    """Return whether a row of the reference lists a target."""
     number, suffixed = int(re.match(r"\d+", target)[0]), target[-1] in "af"
     return {
         "sm_90": True,
@@ -110,7 +110,7 @@ def is_promised(targets: str, target: str) -> bool:
 
 
 def nvcc(source: Path, target: str, checked: bool) -> tuple[int, str, bytes]:
-    """Compile a file; return the status, what is said, and the machine code."""
+    """Compile a file; return the status, the output, and the machine code."""
     out = source.with_suffix(".cubin")
     out.unlink(missing_ok=True)
     option = f"-gencode=arch=compute_{target},code=sm_{target}"
@@ -123,10 +123,10 @@ def nvcc(source: Path, target: str, checked: bool) -> tuple[int, str, bytes]:
 
 
 def compiled(verbs: list[Any], target: str, checked: bool, folder: Path) -> dict[str, str]:
-    """Return the cell of each verb; raise where the compiler says anything else."""
+    """Return the cell of each verb; raise if the compiler reports another error."""
     source = folder / "verbs.cu"
     status, kept = 1, verbs
-    while status:  # nvcc reports a deleted template once for all its users
+    while status:  # nvcc reports a deleted template only once, for all calls
         source.write_text("\n".join([NAMES, *map(kernel, kept)]) + "\n")
         status, said, code = nvcc(source, target, checked)
         assert said.count(": error: ") == said.count("-- it is a deleted function"), said
@@ -144,7 +144,7 @@ def compiled(verbs: list[Any], target: str, checked: bool, folder: Path) -> dict
 
 
 def cells_of(target: str, checks: tuple[bool, ...] = (False, True)) -> dict[str, str]:
-    """Return a column of the matrix, which is the same with and without the check."""
+    """Return a column of the matrix, which must be equal with and without TMA_DLPACK_CHECK."""
     verbs = [v for v in generator().verbs(text_of_headers()) if v.targets != "host"]
     with tempfile.TemporaryDirectory() as folder:
         columns = [compiled(verbs, target, checked, Path(folder)) for checked in checks]
@@ -153,13 +153,13 @@ def cells_of(target: str, checks: tuple[bool, ...] = (False, True)) -> dict[str,
 
 
 def broken_promises(target: str, cells: dict[str, str]) -> list[str]:
-    """Return the verbs that compile where the reference does not have them, or the other way."""
+    """Return the verbs for which the compiler and the reference disagree."""
     targets = {v.name: v.targets for v in generator().verbs(text_of_headers())}
     return [n for n, cell in cells.items() if (cell != DELETED) != is_promised(targets[n], target)]
 
 
 def main(targets: list[str]) -> int:
-    """Print the matrix; return 1 where it is not what the reference says."""
+    """Print the matrix; return 1 if it differs from the reference."""
     columns = {}
     for target in targets or TARGETS:
         try:

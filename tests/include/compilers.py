@@ -1,4 +1,4 @@
-"""Which release of CUDA compiles which verb: ``python tests/include/compilers.py [FOLDER]``.
+"""The first CUDA release that compiles each verb: ``python tests/include/compilers.py [FOLDER]``.
 
 FOLDER holds NVRTC's wheels from PyPI, unpacked or not, one folder for each release; without it they
 are downloaded. Each verb's example and each kernel of the repository is compiled by each release,
@@ -32,7 +32,7 @@ RELEASES = {
     "12.9": "nvidia-cuda-nvrtc-cu12==12.9.86",
     "13.0": "nvidia-cuda-nvrtc==13.0.88",
 }
-#: Target -> the first release that knows it.
+#: Target -> the first release that supports it.
 TARGETS = {"sm_90a": "12.4", "sm_100a": "12.8", "sm_120a": "12.8"}
 #: Kernel of the repository -> its target.
 KERNELS = {
@@ -48,25 +48,25 @@ HEAD = """# Compilers
 
 `tma_dlpack.h` needs C++17 and CUDA 12.4 or later. The first table lists, for each verb (function of
 the header) and target, the first release of CUDA that compiles the verb, with and without
-`TMA_DLPACK_CHECK`. The error of an older release names the release that the verb needs. `python
-tests/include/compilers.py` writes this page: it compiles every verb's example with NVRTC
-{releases}.
+`TMA_DLPACK_CHECK`. If a release is older, its error names the release that the verb needs. `python
+tests/include/compilers.py` compiles every verb's example with NVRTC {releases},
+and writes this page.
 
 - **nvcc** 13.0 compiles every verb for every target (`python tests/include/compile_matrix.py`).
 - **clang** 20 and later compile every verb except those of the tensor cores (wgmma, tcgen05),
-  because clang's asm has no operand "C". We tried clang 22, and assembled its PTX with CUDA 13.0's
-  ptxas. clang before 20 ignores `__grid_constant__`, which puts a map into local memory, so the
-  copy ends with error 700; the header therefore refuses these releases by `#error`. Host code
-  needs any C++17 compiler.
-- **NVRTC before 12.9** has no `__builtin_FILE`, so a checked kernel prints `file ?:0` instead of
-  the file and line.
+  because the inline assembly of clang has no constraint "C". We tried clang 22, and assembled its
+  PTX with ptxas of CUDA 13.0. clang releases before 20 ignore `__grid_constant__`, so the map is in
+  local memory, and the copy ends with error 700. So the header refuses these releases by `#error`.
+  For host code, any C++17 compiler works.
+- **NVRTC before 12.9** has no `__builtin_FILE`, so a kernel with `TMA_DLPACK_CHECK` prints
+  `file ?:0` instead of the file and the line.
 - **NVRTC 12.8 and wgmma**: write `float d[128] = {{}};`. If no statement initialises the
   accumulators, ptxas serializes the wgmma (C7515).
 """
 
 
 def release_of(number: str) -> tuple[int, ...]:
-    """Return a release so that it compares: "12.10" is after "12.9"."""
+    """Return a release in a form that sorts: "12.10" is after "12.9"."""
     return tuple(map(int, number.split(".")))
 
 
@@ -89,7 +89,7 @@ def downloaded(folder: Path) -> Path:
 
 def _compile(library: str, source: str, options: list[str], answer: Any) -> None:
     for builtins in Path(library).parent.glob("libnvrtc-builtins.so.*"):
-        ctypes.CDLL(str(builtins))  # where NVRTC's own search does not find it
+        ctypes.CDLL(str(builtins))  # NVRTC's own search does not find this folder
     nvrtc, program = ctypes.CDLL(library), ctypes.c_void_p()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
     encoded = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
@@ -102,7 +102,7 @@ def _compile(library: str, source: str, options: list[str], answer: Any) -> None
 
 
 def compiled(library: Path, source: str, target: str, checked: bool) -> tuple[bool, str]:
-    """Compile with one NVRTC, in a process of its own; return whether it did and what it said."""
+    """Compile with one NVRTC, in a separate process; return (success, output)."""
     options = [f"--gpu-architecture={target}", "--std=c++17", f"-I{compile_matrix.HEADER.parent}"]
     options += [f"-I{ROOT / 'notebooks'}", f"-DTMA_DLPACK_CHECK={int(checked)}"]
     ours, theirs = multiprocessing.Pipe()
@@ -116,7 +116,7 @@ def compiled(library: Path, source: str, target: str, checked: bool) -> tuple[bo
 
 
 def verbs_of(library: Path, target: str, checked: bool) -> set[str]:
-    """Return the verbs that compile; raise where a compiler says anything but "deleted"."""
+    """Return the verbs that compile; raise if a compiler reports any error but "deleted"."""
     generator = compile_matrix.generator()
     kept = [v for v in generator.verbs(compile_matrix.text_of_headers()) if v.targets != "host"]
     while True:
@@ -156,7 +156,7 @@ def found(folder: Path) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
 
 
 def page(releases: list[str], verbs: dict[str, dict[str, str]], kernels: dict[str, str]) -> str:
-    """Return the page; verbs that a target's first release compiles are one row."""
+    """Return the page. All verbs that a target's first release compiles are in one row."""
     lines = [HEAD.format(releases=", ".join(releases)), "| verb | " + " | ".join(TARGETS) + " |"]
     lines.append("|---|" + "---|" * len(TARGETS))
     lines.append(
@@ -179,7 +179,7 @@ def page(releases: list[str], verbs: dict[str, dict[str, str]], kernels: dict[st
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, or compare it; return 1 where it is another one."""
+    """Write the page, or compare it with the existing page; return 1 if the pages differ."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path)
     parser.add_argument("--check", action="store_true")

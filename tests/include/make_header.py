@@ -1,4 +1,4 @@
-"""The functions of tma_dlpack_make.h, compiled from the header itself, called through ctypes."""
+"""The functions of tma_dlpack_make.h, compiled from the header and called through ctypes."""
 
 import ctypes
 import functools
@@ -42,7 +42,7 @@ OWN_TYPE = NOT_GIVEN = -1
 
 
 def _members(struct):
-    """Return the members of a struct of the printed tables, as ctypes has them."""
+    """Return the members of a struct of the generated tables in ctypes' form."""
     text = (INCLUDE / "tma_dlpack_tables.h").read_text()
     (body,) = re.findall(rf"typedef struct {{([^}}]*)}} {struct};", text)
     kinds = {"int": ctypes.c_int, "int64_t": ctypes.c_int64, "uint64_t": ctypes.c_uint64}
@@ -53,7 +53,7 @@ def _members(struct):
 
 Options = _struct("Options", *_members("TmaDlpackOptions"))
 Target = _struct("Target", ("major", _INTS), ("minor", _INTS), ("max_smem_bytes", ctypes.c_int64))
-#: TmaDlpackDescribed, from the table that prints it.
+#: TmaDlpackDescribed, made from the table from which the header is generated.
 Described = _struct(
     "Described",
     *((name, ctypes.c_int64 * count if count else ctypes.c_int64) for name, count, *_ in STRUCT),
@@ -88,7 +88,7 @@ def c_target(target):
 
 
 def c_tensor(view):
-    """Return a tensor view as a DLTensor, and what it points to."""
+    """Return a tensor view as a DLTensor, and the arrays to which the DLTensor points."""
     rank = len(view.shape)
     shape, strides = (ctypes.c_int64 * rank)(*view.shape), (ctypes.c_int64 * rank)(*view.strides)
     tensor = Tensor(
@@ -99,7 +99,7 @@ def c_tensor(view):
 
 
 def described(view, options, target):
-    """Return the struct that C makes of a tensor view and options, and what it cannot show."""
+    """Return C's struct of a tensor view and options, and the parts that the struct lacks."""
     tensor, kept = c_tensor(view)
     c = Described()
     of = library().describe
@@ -110,21 +110,21 @@ def described(view, options, target):
 
 
 def asked(options, target):
-    """Return the mask of the rows that C asks."""
+    """Return the mask of the rules that C checks."""
     of = library().asked
     of.restype = ctypes.c_uint64
     return of(ctypes.byref(options), ctypes.byref(c_target(target)))
 
 
 def judged(c, rows):
-    """Return the mask of the rows that C finds broken."""
+    """Return the mask of the rules that C finds broken."""
     of = library().judge
     of.restype = ctypes.c_uint64
     return of(ctypes.byref(c), ctypes.c_uint64(rows))
 
 
 def encoded(c):
-    """Return the 128 bytes that C makes of an accepted struct."""
+    """Return the 128 bytes that C makes from an accepted struct."""
     out = ctypes.create_string_buffer(128)
     library().encode(ctypes.byref(c), out)
     return out.raw

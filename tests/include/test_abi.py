@@ -1,4 +1,4 @@
-"""Objects compiled with the headers of two releases live in one program."""
+"""Objects that were compiled with the headers of two releases work in one program."""
 
 import re
 import shutil
@@ -10,13 +10,13 @@ import pytest
 
 import tma_dlpack as tma
 
-#: The headers of 0.3.0 as they were released, whose names had no release in them.
+#: The released headers of 0.3.0, in which names do not contain the release.
 OLD = Path(__file__).parents[1] / "golden" / "headers_0_3_0.tar.xz"
 COMPILER = shutil.which("c++") or shutil.which("g++")
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
 
-#: What each release says of one call; the structs behind it have grown since 0.3.0.
+#: The message of each release for one call. The structs of the call have grown since 0.3.0.
 SOURCE = """
 #include <tma_dlpack_make.hpp>
 std::string NAME()
@@ -102,7 +102,7 @@ def test_no_weak_symbol_of_ours_has_one_name_in_both_releases(level, built):
 
 
 def test_a_release_without_its_number_in_its_names_would_be_found(built, tmp_path):
-    """Today's objects without the inline namespaces have 0.3's names, as 0.4.0.dev0's had."""
+    """Without the inline namespaces, today's objects have the names of 0.3, as in 0.4.0.dev0."""
     for header in Path(tma.get_include()).glob("tma_dlpack*.h*"):
         text = re.sub(r"inline namespace v\d+_\d+\n\{", "", header.read_text())
         text = re.sub(r"^\} +// namespace v\d+_\d+$", "", text, flags=re.M)

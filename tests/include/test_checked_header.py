@@ -1,4 +1,4 @@
-"""tma_dlpack_check.h compiles wherever tma_dlpack.h does; without its macro nothing changes."""
+"""tma_dlpack_check.h compiles wherever tma_dlpack.h does; without its macro, code is unchanged."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def strings(ptx: str) -> set[str]:
     ],
 )
 def test_the_place_of_every_call_is_in_the_file_that_calls(source, arch, tmp_path):
-    """No verb gives a line of the header: nvcc does where the type of a parameter is dependent."""
+    """No verb reports a line of the header, as nvcc does if a parameter's type is dependent."""
     out, path = tmp_path / "a.ptx", ROOT / source
     command = ["nvcc", "-std=c++17", f"-arch=sm_{arch}", "-ptx", f"-I{get_include()}"]
     command += ["-DTMA_DLPACK_CHECK=1", "-o", str(out), str(path)]

@@ -1,4 +1,4 @@
-"""The page of compilers: its rows are the header's own guards; the installed NVRTC compiles all."""
+"""The page of compilers: rows equal the header's guards; the installed NVRTC compiles all rows."""
 
 import importlib.util
 import re
@@ -68,10 +68,10 @@ def test_a_clang_that_ignores_grid_constant_is_refused(tmp_path):
 
 @pytest.fixture(scope="module")
 def clang_command(tmp_path_factory):
-    """A clang 20 or later for the device part: the one inside ziglang, with Debian's headers.
+    """Clang 20 or later for the device part: the clang in ziglang, with Debian's headers.
 
-    ziglang's clang has the NVPTX backend, but not clang's own headers for CUDA. Those of an older
-    clang include two headers of CUDA that CUDA 13 no longer has.
+    ziglang's clang has the NVPTX backend, but not clang's own headers for CUDA. The headers of an
+    older clang include two CUDA headers that CUDA 13 no longer has.
     """
     installed = sorted(Path("/usr/local").glob("cuda*/nvvm/libdevice"))
     toolkit = installed[-1].parents[1] if installed else None

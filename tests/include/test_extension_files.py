@@ -81,7 +81,7 @@ def test_the_wheel_by_the_stable_abi_passes_its_tests_without_a_gpu(tmp_path):
     package = str(Path(tma.__file__).parents[1])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(site), package])}
     tests = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider"]
-    command = [*tests, "--rootdir", str(folder), "test_wheel.py"]  # as the guide has it
+    command = [*tests, "--rootdir", str(folder), "test_wheel.py"]  # as in the guide
     subprocess.run(command, cwd=folder, env=environment, check=True)
 
 
@@ -96,7 +96,7 @@ target_link_libraries(finds PRIVATE tma_dlpack::headers)
 
 
 def configured(folder, version):
-    """Return what CMake says of a project that asks for a version."""
+    """Return CMake's output for a project that requests a version."""
     (folder / "CMakeLists.txt").write_text(CMAKE)
     (folder / "finds.cpp").write_text("#include <tma_dlpack_make.hpp>\n")
     options = [f"-Dtma_dlpack_ROOT={tma.get_include()}", f"-DVERSION={version}"]

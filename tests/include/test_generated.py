@@ -1,4 +1,4 @@
-"""The generator's output: equal to the files that are checked in, and equal in Python and C."""
+"""The generator's output equals the checked-in files, and is equivalent in Python and C."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from tma_dlpack.tables.targets import Target
 GENERATOR = Path(__file__).parents[2] / ".packaging" / "generate.py"
 INSTALLED = Path(tma_dlpack.__file__).parents[1]
 CUT = 1 << 60  # C cuts numbers there
-#: A million calls take a quarter of an hour, so only a run with all examples makes them.
+#: A million calls need 15 minutes, so only a run with all examples makes them.
 MANY = 10**6 if SHARE == 1 else 10**5
-#: Options that few calls give.
+#: Options that only few calls pass.
 DEFAULTS = {"allow": (), "shape": None, "strides": None, "offset": 0}
 
 
@@ -122,7 +122,7 @@ def test_both_languages_have_the_same_number_of_the_tables():
 
 
 def random_call(rng):
-    """Draw a kind, a tensor view, all options of a call and a target, most of them nearly right."""
+    """Draw a kind, a tensor view, all options and a target; most values are nearly right."""
     while True:
         asked = request_at_random(rng, lambda _, member: int(member))
         if asked is None:
@@ -139,7 +139,7 @@ def random_call(rng):
 
 
 def c_options(kind, given):
-    """Return the options as C's; None for more than 5 numbers, or of more than 64 bits."""
+    """Return the options in C's form; None for lists over 5 numbers or numbers over 64 bits."""
     o = Options()
     o.kind, o.driver_rules = KINDS.index(kind), given["rules"] == "driver"
     o.asked_type = OWN_TYPE if given["data_type"] is None else int(given["data_type"])
@@ -189,7 +189,7 @@ def is_small(values):
 
 
 def compare(seed):
-    """Hold C against Python for one random call; say whether it was accepted."""
+    """Compare C with Python for one random call; return whether the call was accepted."""
     rng = random.Random(seed)
     kind, tensor, given, target = random_call(rng)
     request = read_call(kind, tensor, tensor.address, given, target, False)
@@ -240,7 +240,7 @@ def test_more_rows_than_the_mask_has_bits_are_refused(generator, monkeypatch):
 
 
 def test_every_dlpack_code_may_be_carried_by_another_type_in_c_as_in_python():
-    """A code that DLPack adds is a member of DLDataTypeCode, and the header has it generated."""
+    """If DLPack adds a code, DLDataTypeCode gets a member, and the generated header contains it."""
     carried = library().carried
     codes = range(256)
     for code, (size, lanes) in itertools.product(codes, ((8, 1), (16, 1), (4, 2), (32, 1))):

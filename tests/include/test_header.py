@@ -1,4 +1,4 @@
-"""tma_dlpack.h: compiled by nvcc for sm_90a; its host part called with what Python hands over."""
+"""tma_dlpack.h, compiled by nvcc for sm_90a; its host part is called with Python's values."""
 
 import ctypes
 import re
@@ -49,11 +49,11 @@ def test_kernels_with_the_header_compile_for_sm_90a(source, standard, tmp_path):
     assert (tmp_path / "out.cubin").read_bytes()[:4] == b"\x7fELF"
 
 
-#: ptxas advises against multicast where it is not made for it: 90 without a, 12.x. Only warnings of
-#: the compiler itself are errors there.
+#: ptxas warns about multicast on targets that are not optimized for it: 90 without a, 12.x. For
+#: these targets, only warnings of the compiler itself are errors.
 ADVISED_AGAINST = ("90", "100", "120a", "120f", "121a")
 ARCHITECTURES = ("90", "90a", "100", "100a", "100f", "103a", "107a", "110a", "120a", "120f", "121a")
-#: Functions of the driver that ptxas calls where a GPU lacks an instruction.
+#: Functions of the driver that ptxas calls if a GPU lacks an instruction.
 SYSTEM_CALL = re.compile(rb"__cuda_syscall_\w+")
 
 
@@ -73,7 +73,7 @@ def test_every_helper_is_instructions_on_every_architecture_that_has_it(name, tm
     cubin = (tmp_path / "out.cubin").read_bytes()
     assert cubin[:4] == b"\x7fELF"
     calls = {call.decode() for call in SYSTEM_CALL.findall(cubin)}
-    if name.startswith("12"):  # these have no multicast
+    if name.startswith("12"):  # these targets have no multicast
         assert len(calls) == 9
         assert all(call.endswith("multicast") for call in calls)
     else:
@@ -81,7 +81,7 @@ def test_every_helper_is_instructions_on_every_architecture_that_has_it(name, tm
 
 
 def refused(statements, tmp_path, option=SM_90A):
-    """Compile kernels, each with one statement, and return what the compiler says of each."""
+    """Compile kernels, each with one statement; return the compiler's messages for each."""
     source = tmp_path / "refused.cu"
     kernels = [
         f"__global__ void kernel{n}(const __grid_constant__ Map map, unsigned long long* out, "
@@ -95,7 +95,7 @@ def refused(statements, tmp_path, option=SM_90A):
     built = nvcc(source, "-std=c++17", option, "-cubin", out=tmp_path / "refused.cubin")
     assert built.returncode != 0
     said = re.split(r"^(?=\S+: error)", built.stderr, flags=re.MULTILINE)
-    # each error names the line of its statement: at its head, or where the template is used
+    # each error names the line of its statement, in its first line or as the template's use
     places = [
         re.compile(rf"refused\.cu\({n}\)|at line {n} of \S*refused\.cu")
         for n in range(3, 3 + len(statements))
@@ -185,7 +185,7 @@ NOT_COMPILED = {
     },
 }
 
-#: target: what it lacks, and what the compiler says of it.
+#: target: missing functions, and the compiler's message about them.
 LACKS = {
     "90": {
         "give_registers<40>();": "lacks it: compile for one with the suffix a or f",
@@ -328,7 +328,7 @@ def test_tcgen05s_descriptors_are_those_of_matrix_descriptor_in_a_host_compiler_
     assert built.returncode == 0, built.stderr
 
 
-#: One step from what is refused above.
+#: Accepted neighbours, one step from the refused statements above.
 NEIGHBOURS = """
 #include <tma_dlpack.h>
 using namespace tma_dlpack;
@@ -428,8 +428,8 @@ def test_kernels_with_the_header_compile_by_nvrtc_without_any_other_header(sourc
 
 # --- host part ------------------------------------------------------------------------------------
 
-#: A library without CUDA code. A stand-in has the methods of at::Tensor that the header asks for;
-#: tests/gpu/test_interop.py passes a real one.
+#: A library without CUDA code. A stand-in has the methods of at::Tensor that the header calls;
+#: tests/gpu/test_interop.py passes a real at::Tensor.
 HOST = """
 #include <tma_dlpack.h>
 
@@ -495,7 +495,7 @@ def host(tmp_path_factory):
     library = folder / "host.so"
     linked = ["-shared", "-Xcompiler", "-fPIC", "-Xlinker", "--no-undefined", "-cudart", "none"]
     built = nvcc(folder / "host.cpp", "-std=c++17", *linked, out=library)
-    assert built.returncode == 0, built.stderr  # every symbol is found, and libcuda is not linked
+    assert built.returncode == 0, built.stderr  # all symbols, without libcuda
     loaded = ctypes.CDLL(str(library))
 
     def call(name, *arguments):

@@ -1,4 +1,4 @@
-"""The reference of tma_dlpack.h: printed from its comments, whole; its examples compile."""
+"""The reference of tma_dlpack.h is generated from its comments; its examples compile."""
 
 from __future__ import annotations
 

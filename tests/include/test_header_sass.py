@@ -1,6 +1,6 @@
-"""The header's verbs compile to the machine code of PTX by hand and of cuda::ptx, byte for byte.
+"""The header's verbs compile to the same machine code as handwritten PTX and cuda::ptx.
 
-``python tests/include/test_header_sass.py`` prints how many instructions each has.
+``python tests/include/test_header_sass.py`` prints the number of instructions of each verb.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tma_dlpack.include import get_include
 
 pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 
-#: A kernel for each verb: the header's call, and the same by cuda::ptx, or by hand where the oldest
-#: toolkit has no function for it.
+#: A pair of kernels for each verb: the header's call, and the same call by cuda::ptx, or by PTX if
+#: the oldest toolkit has no function for it.
 BARRIER = "mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, b, n)"
 TILE = "cp_async_bulk_tensor(ptx::space_shared, ptx::space_global, smem, &map, at, b)"
 KERNELS = {
@@ -143,19 +143,19 @@ def compiled(head: str, statements: dict[str, str], folder: Path, target: str) -
 
 
 def both(folder: Path, target: str) -> Iterator[dict[str, bytes]]:
-    """Return the machine code of ours, then of theirs."""
+    """Return the machine code of the header's kernel, then of the other kernel."""
     for side, head in enumerate((OURS, THEIRS)):
         yield compiled(head, {name: pair[side] for name, pair in KERNELS.items()}, folder, target)
 
 
-#: The tensor core's verbs, and the PTX of the ISA's manual by hand.
+#: The tensor core's verbs, and handwritten PTX from the ISA's manual.
 SUMS = ", ".join(f"%{i}" for i in range(8))
 OUTPUTS = ", ".join(f'"+f"(d[{i}])' for i in range(8))
 END = "for (int i = 0; i < 8; ++i) out[i] = __float_as_uint(d[i]);"
 
 
 def end(columns: int) -> str:
-    """Return what uses the sums of a wgmma."""
+    """Return code that uses the sums of a wgmma."""
     return END.replace("8", str(columns // 2))
 
 
@@ -300,7 +300,7 @@ def test_an_elected_thread_issues_loads_without_a_loop_around_each(tmp_path):
         "by_thread_0": f"if (threadIdx.x == 0) {loads};",
     }
     code = compiled(OURS, statements, tmp_path, "90a")
-    instruction_bytes = 16  # thread 0: a loop of at least two more around each load
+    instruction_bytes = 16  # thread 0 has a loop of at least two more instructions around each load
     saved = len(code[".text.by_thread_0"]) - len(code[".text.by_one"])
     assert saved >= 8 * 2 * instruction_bytes
 
@@ -318,7 +318,7 @@ def count(code: bytes) -> int:
 
 
 def main() -> None:
-    """Print the instructions of each kernel: ours, and theirs, for both targets."""
+    """Print the instructions of the header's kernel and of the other kernel, for both targets."""
     print(f"{'instructions: ours, theirs':28}{'sm_90a':>16}{'sm_100a':>16}")
     with tempfile.TemporaryDirectory() as folder:
         pairs = [tuple(both(Path(folder), target)) for target in ("90a", "100a")]

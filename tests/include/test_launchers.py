@@ -1,4 +1,4 @@
-"""The table of launchers in the guide, held against the launchers' own packages."""
+"""The table of launchers in the guide, compared with the launchers' packages."""
 
 import re
 import sys

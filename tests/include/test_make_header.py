@@ -1,4 +1,4 @@
-"""The header without Python: its judgement and its bytes are the driver's own."""
+"""The header without Python: its verdicts and its bytes equal the driver's."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "encode.npz"
 
 
 def golden_rows(kind):
-    """Return the rows of a kind as dicts; `map` is bytes 8..75 of the map where rc is 0."""
+    """Return the rows of a kind as dicts. If `rc` is 0, `map` has bytes 8..75 of the map."""
     with np.load(GOLDEN) as golden:
         columns = {name: golden[name] for name in golden.files if name != "provenance"}
     maps = iter(columns.pop("map").T)
@@ -59,7 +59,7 @@ def request_of(row):
 
 
 def in_c(request):
-    """Return the struct of a request as C's, its address within 64 bits."""
+    """Return the struct of a request in C's form, with an address of 64 bits."""
     mine, c = describe(request), Described()
     for name, count, *_ in STRUCT:
         value = getattr(mine, name)

@@ -1,4 +1,4 @@
-"""`make_tma_descriptor` in C++: it compiles without torch, and refuses in one line of arguments."""
+"""`make_tma_descriptor` in C++ compiles without torch; its refusals are one line of arguments."""
 
 import re
 import shutil
@@ -62,7 +62,7 @@ def test_what_the_arguments_cannot_show_is_said(lines):
     options = "allow={STRIDE_UNIQUE, BOX_IN_SHAPE}, shape={128, 64}, strides={64, 1}"
     assert lines[7].endswith(
         f"rules=libcu++; options: {options}, split_inner=True, ragged=0; {TENSOR}; {NO_GPU}; {ASK}"
-    )  # nothing else stands against it
+    )  # nothing else prevents the call
     options = options.replace("BOX_IN_SHAPE", "BOX_RANGE, BOX_RAGE")
     assert lines[8].endswith(
         f"rules=libcu++; options: {options}, split_inner=True, ragged=0; {TENSOR}; allow names "

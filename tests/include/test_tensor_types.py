@@ -1,4 +1,4 @@
-"""tma_dlpack_make.hpp takes the tensors of the packages that authors use, by their real headers."""
+"""tma_dlpack_make.hpp accepts the tensor types of common packages, with their real headers."""
 
 import importlib.util
 import shutil
@@ -13,7 +13,7 @@ import tma_dlpack as tma
 COMPILER = shutil.which("c++") or shutil.which("g++")
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="needs a C++ compiler")
 
-#: Type of the tensor -> package, its folders of headers, the header that declares the type.
+#: Type of the tensor -> (package, header folders of the package, header that declares the type).
 TYPES = {
     "at::Tensor": ("torch", ["include"], "ATen/core/Tensor.h"),
     "torch::stable::Tensor": ("torch", ["include"], "torch/csrc/stable/tensor.h"),
@@ -49,7 +49,7 @@ def folder_of(package: str) -> Path:
 
 
 def compiled(source: Path, *options) -> str:
-    """Compile a file; return what the compiler says, nothing if it takes it."""
+    """Compile a file; return the compiler's messages, which are empty if the file compiles."""
     include = f"-I{tma.get_include()}"
     command = [COMPILER, "-std=c++20", include, *map(str, options), str(source)]
     return subprocess.run(command, capture_output=True, text=True).stderr
@@ -122,7 +122,7 @@ def test_a_view_of_tvm_ffi_is_the_tensor_that_it_views(tmp_path):
     assert lines[1] == lines[0]
 
 
-#: The program reads torch's number of a type from stand-ins with torch's methods.
+#: The program reads torch's type numbers from stand-ins with torch's methods.
 OF_TORCH = """
 #include <tma_dlpack_make.hpp>
 #include <cstdio>

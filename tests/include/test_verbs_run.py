@@ -1,4 +1,4 @@
-"""The effects of the new verbs, in kernels that run on the simulator."""
+"""The effects of the header's new functions, in kernels that run on the simulator."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Instructions of PTX on numbers that are hard: the table, a kernel for each, and its operands.
+"""PTX instructions with difficult operands: the table, a kernel per instruction, and operands.
 
 Each line of `TABLE` is ``operations | types | operands | result``: `%` in an operation is the type,
 which else is appended. Operands and results are ``t`` (the type), ``w`` (twice as wide), ``p`` (a
@@ -174,7 +174,7 @@ def kernel(name, sources, result):
 
 
 def special(kind):
-    """Return values of a type that are hard, as floats or integers."""
+    """Return difficult values of a type, as floats or integers."""
     if kind[0] in "usb" and kind[:2] != "bf":
         n = bits(kind)
         return [
@@ -199,7 +199,7 @@ def special(kind):
 
 
 def operand(kind, seed):
-    """Return bits of operands: a third hard values, a third any bits, a third of middle size."""
+    """Return bits of operands: one third each of difficult, random and medium values."""
     kind = {"p": "pred"}.get(kind, kind)
     draw = np.random.RandomState(seed)
     words = draw.randint(0, 1 << 62, LANES).astype(np.uint64) * np.uint64(4) + np.uint64(3)

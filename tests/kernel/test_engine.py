@@ -48,7 +48,7 @@ BRANCHES = [t * 3 for t in T], T - 7, T ^ 5, T << 2, T * T, -T, T // 3, T % 5
 TRIPLE = "__device__ __noinline__ int triple(int x) { return 3 * x; } "
 SUCCESSOR = "__device__ __noinline__ int successor(int x) { return x + 1; } "
 
-#: CUDA C++ of a kernel of 128 threads, and what it stores.
+#: CUDA C++ of a kernel of 128 threads, and the values that it stores.
 KERNELS = {
     "a loop whose length differs by thread": (
         body("int n = t + 1, s = 0; while (n != 1) { n = n & 1 ? 3 * n + 1 : n / 2; ++s; "
@@ -194,7 +194,7 @@ def test_printf_prints_the_values_of_each_thread():
     assert run.printed == "0  0.00 text 1099511627776 A%\n1  1.50 text 1099511627776 A%\n"
 
 
-#: What ends a run: the code, the rule, and words of the message.
+#: Code that ends a run with an error, the rule, and words of the message.
 ENDINGS = {
     "a trap": ("if (t == 5) __trap();", "TRAP", "executes a trap"),
     "an assertion": ("assert(t < 100);", "ASSERT", "`t < 100` fails"),

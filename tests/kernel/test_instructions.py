@@ -1,4 +1,4 @@
-"""Every instruction of the table computes what an H100 computes; unknown forms are refused."""
+"""Every instruction of the table has the same results as on an H100; unknown forms are refused."""
 
 from pathlib import Path
 
@@ -74,7 +74,7 @@ def test_an_approximation_is_as_near_as_ptx_says(name, sources, result, h100):
     memory = operands(name, sources)
     found, expected = simulated(kernel(name, sources, result), memory)[:KEPT], h100[name]
     relative, absolute = BOUNDS[result.removesuffix("x2")]
-    if name[:3] in ("sin", "cos"):  # PTX bounds the error for small arguments only
+    if name[:3] in ("sin", "cos"):  # PTX limits the error only for small arguments
         small = np.abs(numbers(memory[1, :KEPT], "f32")) < 100
         found, expected, absolute = found[small], expected[small], 2.0**-17
     if name.startswith("tanh.approx.f32"):

@@ -1,4 +1,4 @@
-"""Every kernel of this repository runs on the simulator: NumPy's results, and no finding."""
+"""Every kernel of this repository runs on the simulator with NumPy's results and no finding."""
 
 from __future__ import annotations
 

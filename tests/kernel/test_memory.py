@@ -1,4 +1,4 @@
-"""Forms of loads, stores, atomics and addresses, in PTX by hand."""
+"""Forms of loads, stores, atomics and addresses, in handwritten PTX."""
 
 import re
 
@@ -24,7 +24,7 @@ ld.param.u64 %a, [out]; mov.u32 %t, %tid.x; mul.wide.u32 %d18, %t, 8; add.u64 %a
 mov.u32 %s, s; mad.lo.u32 %s, %t, 16, %s; mov.u64 %d0, 0;
 """
 
-#: What a thread executes, leaving a result in %d0, and the result of thread T.
+#: PTX that leaves a thread's result in %d0, and the expected result of thread T.
 FORMS = {
     "a vector of four words": (
         "st.shared.v4.b32 [%s], {%t, 1, 2, 3}; ld.shared.v2.b64 {%d1, %d2}, [%s];"

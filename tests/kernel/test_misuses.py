@@ -1,6 +1,6 @@
 """Misuses that end a kernel with an error or a hang, and mistakes in a cluster.
 
-Which misuse ends in which error: measured (H200, driver 580.159.04, 2026-11-22).
+The error of each misuse is measured (H200, driver 580.159.04, 2026-11-22).
 """
 
 import json
@@ -338,7 +338,7 @@ def test_a_barrier_of_another_cluster_is_an_error():
 
 # -- maps that the kernel changes ------------------------------------------------------------------
 
-# Copy the map to %flag, 128 bytes, and change its address to that of %in + 512.
+# Copy the map's 128 bytes to %flag, and change the map's address to that of %in + 512.
 COPY_MAP = "\n".join(
     f"ld.param.u64 %rd1, [source+{8 * n}];\nst.global.u64 [%flag+{8 * n}], %rd1;" for n in range(16)
 )

@@ -1,4 +1,4 @@
-"""Kernels of this repository, each with one mistake: what is found, and in which schedule.
+"""Kernels of this repository, each with one mistake: the findings, and their schedule.
 
 ``python tests/kernel/test_mutants.py`` prints the table.
 """
@@ -24,7 +24,7 @@ KERNELS = {
 
 
 class Mutant(NamedTuple):
-    """A kernel, the file that is changed, the change, and the rules, one of them to be found."""
+    """A kernel, the changed file, the change, and the rules of which one must be found."""
 
     kernel: str
     mistake: str
@@ -406,7 +406,7 @@ def run(mutant: Mutant, folder: Path):
         shutil.copy(source, folder / source.relative_to(NOTEBOOKS))
     file = folder / mutant.file
     text = file.read_text()
-    # Kernels of the ladder share lines: the mistake is in the one that runs.
+    # Kernels of the ladder share lines, so only the kernel that runs is changed.
     start = max(0, text.find(f"  {mutant.kernel}(")) if mutant.file == LADDER else 0
     assert text.count(mutant.old, start) >= 1
     file.write_text(text[:start] + text[start:].replace(mutant.old, mutant.new, 1))

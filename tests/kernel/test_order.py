@@ -1,4 +1,4 @@
-"""Right kernels have no error; each has a broken twin, whose mistake is found."""
+"""Right kernels have no finding. For each, a variant with a mistake has a finding."""
 
 import numpy as np
 import pytest
@@ -54,7 +54,7 @@ FLAG = "ld.{how}.gpu.global.u32 %r6, [%flag];"
 
 
 def flagged(release, acquire):
-    """Block 0 writes, publishes a flag; block 1 waits for it and reads."""
+    """Block 0 writes and publishes a flag. Block 1 waits for the flag and reads."""
     return (
         "mov.u32 %r9, %ctaid.x;",
         only(

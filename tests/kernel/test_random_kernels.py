@@ -1,4 +1,4 @@
-"""Random kernels on the simulator; tests/gpu runs the same on the hardware."""
+"""Random kernels on the simulator. tests/gpu runs the same kernels on the hardware."""
 
 import numpy as np
 import pytest

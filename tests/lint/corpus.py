@@ -1,7 +1,7 @@
-"""Lint every file of PTX in a folder, and print a table: python tests/lint/corpus.py FOLDER.
+"""Lint every PTX file in a folder, and print a table: python tests/lint/corpus.py FOLDER.
 
-The folder is whoever's who runs this: PTX made of public kernels, which stay out of the repository.
-A kernel counts if it has bulk copies; one finding of several kernels is one line.
+The user provides the folder: PTX of public kernels, which are not part of the repository.
+Only kernels with bulk copies count. A finding that several kernels share is one line.
 """
 
 from __future__ import annotations

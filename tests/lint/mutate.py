@@ -3,11 +3,12 @@
     python tests/lint/mutate.py [KERNEL...] [--judge judge.json] [--ptx FILE]
     python tests/lint/mutate.py --on-card 60 [--seed 0]
 
-Kernels are those of tests/kernel_cases.py, which `tma.run_kernel` judges; verdicts are kept in the
-file of `--judge`, because they take minutes. `--ptx` takes PTX of anybody's, without a judge. The
-instructions of one source line are changed together, as a slip in the source changes them.
-`--on-card` draws mutants, and runs each on the GPU too, in a process of its own, because a mutant
-may hang or fault. A race that the simulator reports need not change a result on the card.
+The kernels are those of tests/kernel_cases.py. `tma.run_kernel` decides whether a mutant is wrong.
+The file of `--judge` stores these verdicts, because they take minutes. `--ptx` accepts any PTX,
+without verdicts of `tma.run_kernel`. The instructions of one source line are changed together, as a
+mistake in the source would do. `--on-card` draws mutants, and also runs each on the GPU, in a
+separate process, because a mutant may hang or fault. A race that the simulator reports need not
+change a result on the card.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tma_dlpack.ptx import parse as ptx
 
 
 class Change(NamedTuple):
-    """A change of the instructions whose text matches; `{0}`... are the pattern's groups."""
+    """A change of the instructions that match a pattern; `{0}`... are the pattern's groups."""
 
     name: str
     pattern: str
@@ -48,7 +49,7 @@ _AWAIT = (
 )
 _EXPECT = r"(mbarrier\.arrive\.expect_tx[^;]*,\s*)([\w%]+)\s*;"
 _CHANGED = "{{ .reg .b32 changed; "
-#: A wait that is deleted answers at once that its phase is over.
+#: A deleted wait reports immediately that its phase has ended.
 CHANGES = tuple(
     Change(*row)
     for row in (
@@ -85,7 +86,7 @@ CHANGES = tuple(
 
 
 class Mutant(NamedTuple):
-    """A changed text: the change, and the place of the instructions that it changed."""
+    """A changed PTX text, the change, and the place of the changed instructions."""
 
     change: str
     place: str
@@ -119,7 +120,7 @@ def mutants(text: str, entry: str) -> Iterator[Mutant]:
 
 
 def found_by_lint(text: str, entry: str, maps: list[tma.TensorMap]) -> set[tuple[str, str]]:
-    """Return rule and severity of what lint finds in the kernel."""
+    """Return rule and severity of each finding of lint in the kernel."""
     findings = tma.lint(text, maps=maps or None).findings
     return {(f.rule, f.severity) for f in findings if f.kernel == entry}
 
@@ -150,17 +151,17 @@ def judged(case: Case, text: str, entry: str) -> str:
     return ", ".join(rules)
 
 
-_SECONDS_ON_CARD = 40  # a right kernel takes about five; the rest is for a card that others use
+_SECONDS_ON_CARD = 40  # about 5 for a right kernel; more on a shared GPU
 
 
 def run_on_card(name: str, path: str, entry: str) -> str:
-    """Run a mutant of a case on the GPU ten times; return what went wrong, "" if nothing did."""
+    """Run a mutant of a case on the GPU ten times; return the error, "" if there is none."""
     for _ in range(10):
         case = CASES[name]()
         keywords = {k: v for k, v in case.keywords.items() if k != "options"}
         try:
             tma.run_kernel(Path(path).read_text(), entry, backend="cuda", **keywords)
-        except Exception as error:  # any error is the answer
+        except Exception as error:  # any error is the result
             code = re.search(r"CUDA_ERROR_\w+", str(error))
             return code[0] if code else f"{type(error).__name__}: {error}"[:60]
         if any((got != expected).any() for got, expected in case.results):
@@ -169,7 +170,7 @@ def run_on_card(name: str, path: str, entry: str) -> str:
 
 
 def on_card(name: str, mutant: Mutant, entry: str) -> str:
-    """Return what a mutant does on the GPU, as a process of its own."""
+    """Return the result of a mutant on the GPU, from a separate process."""
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(mutant.text)
         file.flush()
@@ -186,7 +187,7 @@ def on_card(name: str, mutant: Mutant, entry: str) -> str:
 
 
 def verdicts(drawn: tuple[str, Mutant, str, str]) -> tuple[str, str, str]:
-    """Return what the simulator, `lint` and the card find in a mutant; "" for nothing."""
+    """Return the findings of the simulator, `lint` and the GPU in a mutant; "" means no finding."""
     name, mutant, text, entry = drawn
     case = CASES[name]()
     maps = [arg for arg in case.keywords["args"] if isinstance(arg, tma.TensorMap)]
@@ -196,7 +197,7 @@ def verdicts(drawn: tuple[str, Mutant, str, str]) -> tuple[str, str, str]:
 
 
 def sample_on_card(number: int, seed: int) -> None:
-    """Print what drawn mutants of the kernels do in the simulator, in `lint` and on the card."""
+    """Print the results of drawn mutants in the simulator, in `lint` and on the GPU."""
     every = [
         (name, mutant, text, entry)
         for name, _, text, entry in cases(list(CASES))

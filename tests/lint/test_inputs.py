@@ -1,4 +1,4 @@
-"""The inputs that `lint` takes, refuses and survives; its output; the command's exit statuses."""
+"""The inputs that `lint` accepts and refuses, its output, and the command's exit statuses."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_library_of_machine_code_names_its_architectures(tmp_path, monkeypatch
     binary = tmp_path / "library.so"
     with binary.open("wb") as file:
         file.write(b"\x7fELF")
-        file.truncate(100 << 20)  # the limit is that of its PTX
+        file.truncate(100 << 20)  # the limit is that of the PTX inside
     with pytest.raises(tma.TmaPreconditionError, match="holds machine code for sm_90a and no PTX"):
         tma.lint(binary)
 
@@ -267,7 +267,7 @@ def test_words_that_begin_no_function_take_linear_time(word):
 
 
 def test_work_grows_with_the_length_and_not_with_its_square():
-    """Counted, not timed: the calls of Python functions."""
+    """The number of calls of Python functions is compared, not the time."""
 
     def work(count: int) -> int:
         body = "st.shared.u32 [%r1+4], 0;\nbar.sync 0;\nsetp.eq.s32 %p1, %r9, 0;\n" * count

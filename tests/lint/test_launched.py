@@ -1,4 +1,4 @@
-"""MAP_MISMATCH: instructions against the maps of a launch, each next to its right neighbour."""
+"""MAP_MISMATCH: instructions that do not fit the maps of a launch, each with a right neighbour."""
 
 from __future__ import annotations
 

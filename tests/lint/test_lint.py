@@ -1,4 +1,4 @@
-"""Each rule: a kernel that has the mistake, and its neighbour without it."""
+"""Each rule: a kernel with the mistake, and a neighbour without the mistake."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 PTX = HERE / "kernels.ptx"
 NVCC = shutil.which("nvcc", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
 
-#: kernel of kernels.cu -> rule, severity, and the lines of kernels.cu between cause and use.
+#: kernel of kernels.cu -> rule, severity, and the lines of kernels.cu from cause to use.
 EXPECTED = {
     "proxy_fence_wrong": ("PROXY_FENCE", "error"),
     "proxy_fence_matrix_wrong": ("PROXY_FENCE", "error"),
@@ -100,7 +100,7 @@ def test_every_kernel_of_the_file_is_in_a_table():
 
 
 def test_every_rule_that_needs_no_map_has_a_kernel_with_it():
-    """MAP_MISMATCH has its own file; wgmma and tcgen05 are of one architecture, and have texts."""
+    """MAP_MISMATCH has another test file. Rules of wgmma and tcgen05 have PTX texts."""
     elsewhere = {"MAP_MISMATCH", "MMA_WAIT", "TMEM_LEAK"}
     assert {rule for rule, _ in EXPECTED.values()} == {*RULES} - elsewhere
 
@@ -201,7 +201,7 @@ def test_only_the_bytes_that_are_stored_count(offset, expected):
          "div.s32", "rem.s32", "mul.wide", "cvt"],
 )  # fmt: skip
 def test_numbers_have_the_width_and_the_sign_of_their_instruction(code, expected):
-    """The store reads the one word at `expected` that is written, and no neighbour of it."""
+    """The store reads the only written word, at `expected`, and no neighbouring word."""
     store = "cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1+{}], 16;\n"
     for offset, found in ((expected, ["PROXY_FENCE error"]), (expected + 4, [])):
         body = f"mov.u32 %r1, tile;\n{code}\nst.shared.u32 [%r4], 0;\n"
@@ -237,7 +237,7 @@ def test_accesses_before_a_bulk_load_of_the_same_bytes(access, expected):
     [
         ("st.global.u32 [%rd1+60], 0;\n", "", ["GLOBAL_PROXY warning"]),
         ("st.global.u32 [%rd1+64], 0;\n", "", []),
-        ("st.global.u32 [%rd2], 0;\n", "", []),  # another pointer: nothing is proved
+        ("st.global.u32 [%rd2], 0;\n", "", []),  # another pointer, so nothing is proved
         ("st.global.u32 [%rd1], 0;\n", "fence.proxy.async;\n", []),
         ("st.global.u32 [%rd1], 0;\n", "fence.proxy.async.global;\n", []),
         ("st.global.u32 [%rd1], 0;\n", "fence.proxy.async.shared::cta;\n",
@@ -332,7 +332,7 @@ READ = "st.global.f32 [%rd1], %f1;\nret;\n"
         (MMA + GROUP + "mov.f32 %f9, %f1;\n" + WAIT + READ.replace("%f1", "%f9"), []),
         (MMA + GROUP + "mov.f32 %f9, %f1;\n" + READ.replace("%f1", "%f9"), ["MMA_WAIT warning"]),
         (MMA + GROUP + READ.replace("%f1", "%f9"), []),
-        # the group before the last one is over
+        # the group before the last group is complete
         (MMA + GROUP + MMA.replace("%f", "%f1") + GROUP + WAIT.replace("0", "1") + READ, []),
         (MMA + GROUP + MMA.replace("%f", "%f1") + GROUP + WAIT.replace("0", "2") + READ,
          ["MMA_WAIT warning"]),
@@ -358,7 +358,7 @@ TENSOR_PRODUCT = "tcgen05.mma.cta_group::1.kind::f16 [%r5], %rd3, %rd4, %r6, %p1
         (0, "fence.proxy.async;\nbar.sync 0;\n", []),
         (0, "fence.proxy.async.shared::cta;\nbar.sync 0;\n", []),
         (0, "fence.proxy.async.global;\nbar.sync 0;\n", ["PROXY_FENCE warning"]),
-        (1024, "bar.sync 0;\n", []),  # the first bytes of an operand are all that is known of it
+        (1024, "bar.sync 0;\n", []),  # only the first bytes of an operand are known
     ],
 )
 @pytest.mark.parametrize("product", [MMA + GROUP + WAIT, TENSOR_PRODUCT])
@@ -533,7 +533,7 @@ def test_a_barrier_that_nothing_arrives_at():
     arrive = of_thread_0("mbarrier.arrive.shared::cta.b64 _, [tile];")
     assert rules_of(init + wait) == ["BARRIER_ARRIVALS error"]
     assert rules_of(init + arrive + wait) == []
-    # a function that is called may arrive
+    # a called function may arrive at the barrier
     callee = HEAD + ".func other() { ret; }\n"
     assert rules_of(init + "call other, ();\n" + wait, callee) == []
 
@@ -593,7 +593,7 @@ $C: ret;
         ("@!%p1 bra $C", [4, 1], (4, "%p1", True)),
         ("brx.idx %r1, $T", [2, 3], None),
         ("@%p1 brx.idx %r1, $T", [2, 3, 1], None),
-        ("brx.idx %r1, %r2", [2, 3, 4], None),  # no table: any label
+        ("brx.idx %r1, %r2", [2, 3, 4], None),  # without a table, the branch may go to any label
         ("ret", [], None),
         ("@%p1 exit", [1], None),
         ("bra $NOWHERE", [], None),

@@ -1,4 +1,4 @@
-"""Loops as nvcc unrolls them: without its fence, every loop over a tile is found.
+"""Loops as nvcc unrolls them: every loop over a tile without its fence has a finding.
 
 A loop writes (or reads) a tile; a bulk copy reads (or overwrites) the tile. Each loop is compiled
 twice, with the fence and without it.
@@ -65,7 +65,7 @@ FENCE = 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");'
 
 
 def kernels() -> Iterator[str]:
-    """Return the text of every kernel; each type, and each number of turns, meets each shape."""
+    """Return the text of every kernel: each type and each number of iterations with each shape."""
     sizes = {"float": 4, "int4": 16, "short": 2}
     for number, (shape, unroll) in enumerate(itertools.product(SHAPES, UNROLLED)):
         if shape == "while" and unroll:

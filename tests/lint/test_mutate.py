@@ -17,7 +17,7 @@ import mutate
 
 import tma_dlpack as tma
 
-#: Kernel -> change -> mutants without a finding, and how many of these run_kernel finds wrong.
+#: Kernel -> change -> (mutants without a finding, number of these that run_kernel finds wrong).
 NOT_FOUND = {
     "double_tiles": {
         "count one more": (1, 1),

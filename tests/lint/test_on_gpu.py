@@ -1,4 +1,4 @@
-"""Kernels that `lint` accuses are wrong on hardware, and their neighbours are right.
+"""Kernels in which `lint` finds errors are wrong on hardware, and their neighbours are right.
 
 Measured on an H100 80GB HBM3, driver 580.159.04, 2026-11-23, tiles (or loads) that were wrong:
 `write_wrong` 8,219 of 8,448, `read_wrong`, `again_wrong` and `others_wrong` 8,184, `map_wrong` and
@@ -24,7 +24,7 @@ from tma_dlpack import driver
 HERE = Path(__file__).parent
 NVCC = shutil.which("nvcc", path=os.environ["PATH"] + ":/usr/local/cuda/bin")
 
-#: Case -> the error code of CUDA, and whether output is wrong; None where that is open.
+#: Case -> (CUDA error code, whether the output is wrong); None means that either may happen.
 MEASURED = {
     "write_wrong": (0, True), "write_right": (0, False),
     "write_late": (0, None), "write_some_wrong": (0, None),
@@ -34,7 +34,7 @@ MEASURED = {
     "end_wrong": (0, None), "end_right": (0, False),
     "map_wrong": (0, True), "map_acquire_wrong": (0, True), "map_right": (0, False),
     "barrier_alone_wrong": (0, None),
-    "barrier_init_both_wrong": (None, None),  # 719 in one of 1,000 launches or more
+    "barrier_init_both_wrong": (None, None),  # error 719 in at least one of 1,000 launches
     "barrier_init_right": (0, False),
     "map_space_local_wrong": (700, None), "map_space_shared_wrong": (700, None),
     "map_space_right": (0, False),

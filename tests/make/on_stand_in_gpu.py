@@ -1,6 +1,6 @@
 """CUDA tensors without a GPU: C and Python on the stand-in for libcuda.
 
-test_stand_in_gpu.py runs this file in a process of its own, on the lane of the test-suite.
+test_stand_in_gpu.py runs this file in a separate process, with or without C as the test suite.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TILED_CALL, IM2COL_CALL = "cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col"
 def gpu():
     stand_in = StandIn()
     stand_in.reset()
-    for ordinal in range(3):  # look each GPU up, and retain its primary context
+    for ordinal in range(3):  # find each GPU, and retain its primary context
         stand_in.set_context("")
         by_python("tiled", zeros((16, 64), ordinal), TILED)
         tma.make_tma_descriptor(zeros((16, 64), ordinal), **TILED)
@@ -46,7 +46,7 @@ def gpu():
 
 
 def check_map(made: TensorMap, kind: str, x: object, given: dict) -> None:
-    """Hold a map against Python's, and its bytes against the measured layout."""
+    """Compare a map with Python's map, and its bytes with the measured layout."""
     expected = by_python(kind, x, given)
     assert bytes(made) == bytes(expected)
     if made.target.has_model:
@@ -128,7 +128,7 @@ def test_random_requests_on_any_gpu_under_any_context_agree_with_python(gpu):
         assert gpu.contexts == context
         expected = by_python(kind, x, given)
         if made is None:
-            assert encodes == [] or expected is None  # the driver refused, for Python as well
+            assert encodes == [] or expected is None  # the driver refused both calls
             missed += expected is not None
             continue
         maps += 1
@@ -151,8 +151,8 @@ def test_random_requests_on_any_gpu_under_any_context_agree_with_python(gpu):
 GET, DEVICE = "cuCtxGetCurrent", "cuCtxGetDevice"
 PUSH, POP = "cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2"
 
-#: Current context -> what is called for a tensor on GPU 0, by C and by Python. C encodes in any
-#: context of the tensor's GPU.
+#: Current context -> driver functions called for a tensor on GPU 0, by C and by Python. C encodes
+#: in any context of the tensor's GPU.
 CALLS = {
     "primary 0": ([GET, DEVICE, "encode"], [GET, "encode"]),
     "own 0": ([GET, DEVICE, "encode"], [GET, PUSH, "encode", POP]),
@@ -418,7 +418,7 @@ def test_bare_arguments_agree_with_the_rules():
 
 
 def exercise(gpu, x, y, images):
-    """Call everything that makes or refuses a map of a CUDA tensor, once."""
+    """Call each function that makes or refuses a map of a CUDA tensor once."""
     made = tma.make_tma_descriptor(x, **TILED, ragged=0, target="sm_90")
     bytes(made), made.ptr, made.with_address(y), made.with_address(1 << 40), made.tx_bytes
     tma.make_im2col_descriptor(images, **IM2COL)
@@ -450,7 +450,7 @@ def test_references_and_memory_are_let_go(context, gpu):
 
 
 class Silent(CupyArray):
-    """Keeps no list of streams."""
+    """A producer whose `__dlpack__` does not record the stream."""
 
     __module__ = "cupy"
 

@@ -1,4 +1,4 @@
-"""Tensors on GPUs that are not there, with stand_in_libcuda.c in place of the driver.
+"""Tensors on GPUs that do not exist, with stand_in_libcuda.c instead of the driver.
 
 A process has the stand-in if it was started with `environment(folder)`, where `folder` has what
 `build` made: libcuda is looked up once per process, by its name.
@@ -20,7 +20,8 @@ import tma_dlpack as tma
 HERE = Path(__file__).parent
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 CUDA = 2  # kDLCUDA
-#: Offset of DLTensor in the structs of the two kinds of capsule, and of its device [dlpack.h 1.3].
+#: Offsets of the DLTensor in the structs of both kinds of capsule, and of its device [dlpack.h
+#: 1.3].
 _TENSOR_AT = {b"dltensor": 0, b"dltensor_versioned": 32}
 _DEVICE_AT = 8
 
@@ -34,14 +35,14 @@ def build(folder: Path, *flags: str) -> None:
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """Return the environment in which this folder's libcuda is found first."""
+    """Return environment variables with which the loader finds this folder's libcuda first."""
     others = os.environ.get("LD_LIBRARY_PATH")
     path = str(folder) if others is None else f"{folder}{os.pathsep}{others}"
     return {**os.environ, "LD_LIBRARY_PATH": path, **more}
 
 
 class StandIn:
-    """The stand-in of this process: contexts to set, failures to ask for, calls to look at."""
+    """The stand-in of this process. Tests set its contexts and failures, and read its calls."""
 
     def __init__(self) -> None:
         self.library = ctypes.CDLL("libcuda.so.1")
@@ -51,7 +52,7 @@ class StandIn:
         self.library.stand_in_exchange_api.argtypes = [ctypes.c_void_p]
 
     def reset(self) -> None:
-        """Let everything work, with the primary context of GPU 0 current."""
+        """Remove all failures, and make the primary context of GPU 0 current."""
         self.set_context("primary 0")
         self.fail("")
         self.library.stand_in_own_pointers(-1)
@@ -68,7 +69,7 @@ class StandIn:
         return self.library.stand_in_contexts().decode()
 
     def fail(self, function: str, result: int = 1, before: int = 0) -> None:
-        """Let a function return a CUresult, after `before` more calls that succeed."""
+        """Make a function return a CUresult, after `before` more calls that succeed."""
         self.library.stand_in_fail(function.encode(), result, before)
 
     def forget(self) -> None:
@@ -77,7 +78,7 @@ class StandIn:
 
     @property
     def calls(self) -> list[str]:
-        """This thread's calls since `forget`, by name; encoders with the GPU of the context."""
+        """Names of this thread's calls since `forget`; an encoder has the GPU of its context."""
         return self.library.stand_in_calls().decode().split()
 
     @property
@@ -100,7 +101,7 @@ def moved_capsule(capsule: Any, device_type: int, device_id: int) -> Any:
 
 
 class CupyArray:
-    """A NumPy array that reports a GPU as its device, of a type that is taken for CuPy's."""
+    """A NumPy array that reports a GPU as its device. Its type looks like CuPy's."""
 
     __module__ = "cupy"
 
@@ -118,7 +119,7 @@ class CupyArray:
 
 
 class JaxArray(CupyArray):
-    """The same array, of a type that is taken for JAX's."""
+    """A `CupyLike` array of a type that looks like JAX's."""
 
     __module__ = "jaxlib._jax"
     __dlpack__ = CupyArray.__dlpack__
@@ -131,7 +132,7 @@ class JaxArray(CupyArray):
 
 
 class TvmArray(CupyArray):
-    """The same array, of a type that is taken for TVM FFI's, which may be on any device."""
+    """Such an array, of a type that looks like TVM FFI's, which may be on any device."""
 
     __module__ = "tvm_ffi.core"
     __dlpack__ = CupyArray.__dlpack__
@@ -141,7 +142,7 @@ ARRAYS = [CupyArray, JaxArray, TvmArray]
 
 
 def zeros(shape: tuple[int, ...], gpu: int = 0, dtype: Any = np.float16) -> CupyArray:
-    """Make an array that reports a GPU as its device, at a multiple of 128 bytes."""
+    """Make an array that reports a GPU as its device, aligned to 128 bytes."""
     size_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
     room = np.zeros(size_bytes + 128, np.uint8)
     start = -room.ctypes.data % 128
@@ -149,7 +150,7 @@ def zeros(shape: tuple[int, ...], gpu: int = 0, dtype: Any = np.float16) -> Cupy
 
 
 def put_torch_tensors_on_gpus(stand_in: StandIn) -> None:
-    """Let every torch tensor of this process report the GPU `torch.Tensor.gpu` as its device."""
+    """Make every torch tensor of this process report the GPU `torch.Tensor.gpu` as its device."""
     import torch
 
     api = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)

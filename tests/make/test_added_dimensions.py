@@ -1,4 +1,4 @@
-"""`split_inner=True` and `ragged=dim`: what a map remembers, and the coordinates of its tiles."""
+"""`split_inner=True` and `ragged=dim`: attributes of the map, and coordinates of its tiles."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_generated_code_says_what_the_coordinates_are():
     assert "split_inner" not in plain
 
 
-#: What `replace` changes, and whether the coordinates of `MADE` rest on it: of each, in order.
+#: (change by `replace`, whether the coordinates of each map of `MADE` depend on the change).
 REPLACED = {
     "nothing": ({}, (False, False, False)),
     "address": ({"global_address": 4096}, (False, False, False)),

@@ -22,7 +22,7 @@ def halves(*shapes):
 
 
 def launchable(count):
-    """A batch of maps of bare addresses, which launchers may be given without a GPU here."""
+    """A batch of maps of bare addresses, which is launchable without a GPU."""
     return tma.TensorMapBatch(
         [
             tma.driver_encode_tiled(
@@ -280,7 +280,7 @@ def refused(tensors, *arguments, **options):
 @pytest.mark.parametrize("index", [0, 2])
 def test_the_refused_tensor_is_named(odd, rule, index):
     tensors = halves((64, 64), (64, 64), (64, 64))
-    tma.make_tma_descriptors(tensors, BOX)  # known, so that only the odd one is new
+    tma.make_tma_descriptors(tensors, BOX)  # known types, so that only the unusual type is new
     tensors[index] = odd
     violation = refused(tensors, BOX)
     assert violation.rule == rule

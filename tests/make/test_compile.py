@@ -1,4 +1,4 @@
-"""torch.compile leaves its graph for our verbs; one graph has maps inside of custom operators."""
+"""torch.compile leaves its graph for this package's calls, unless they are in custom operators."""
 
 import contextlib
 import inspect
@@ -120,13 +120,13 @@ REFUSED = tma.check_tma_descriptor(X, (16, 3))
 
 
 def attributes_of(tensor_map):
-    """Its public attributes that a host tensor's map has."""
+    """Return the public attributes that a host tensor's map has."""
     names = (name for name in dir(tensor_map) if not name.startswith("_"))
     return [name for name in names if name != "ptr" and not callable(getattr(tensor_map, name))]
 
 
 def compiled_and_plain(function):
-    """Return what a function of X returns compiled, with the rest of it in graphs, and plain."""
+    """Return the results of a function of X, compiled (with the other code in graphs) and plain."""
     torch._dynamo.reset()
     graphs = []
 
@@ -141,12 +141,12 @@ def compiled_and_plain(function):
 
     doubled, compiled = torch.compile(around, backend=backend)(X)
     assert torch.equal(doubled, (X + 1) * 2)
-    assert len(graphs) <= 2  # before and after our call, nothing of it
+    assert len(graphs) <= 2  # before and after the call
     _, plain = around(X)
     return compiled, plain
 
 
-#: By default the attributes that kernels are launched with; the others by pytest -m slow.
+#: By default, the attributes for launches are tested; pytest -m slow tests the others.
 LAUNCHED_WITH = {"tx_bytes", "smem_bytes", "strides", "rank", "shape", "description"}
 
 

@@ -1,4 +1,4 @@
-"""make_conv_descriptor: the corners by hand, the columns against torch, refusals in its words."""
+"""make_conv_descriptor: corners by hand, columns compared with torch, refusals in its terms."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_numbers_of_numpy_lists_and_iterators_are_read():
 
 @st.composite
 def convolutions(draw):
-    """A convolution that has a result, over a small image of small integers."""
+    """Draw a convolution with at least one result, over a small image of small integers."""
     spatial = draw(st.sampled_from((1, 2, 2, 3)))
     small = st.integers(1, 3)
     dimensions = [
@@ -191,7 +191,7 @@ def columns(tensor_map, words, backend=None):
 
 
 def padded(x, padding):
-    """Images as torch has them, N, C, [D,] [H,] W, with zeros around."""
+    """Return images with torch's dimensions, N, C, [D,] [H,] W, padded by zeros."""
     sides = [n for before_after in reversed(padding) for n in before_after]
     return torch.nn.functional.pad(torch.as_tensor(x).movedim(-1, 1), sides)
 
@@ -232,7 +232,7 @@ def test_columns_are_those_of_torch_s_unfold(padding, stride, dilation):
 
 
 def refused(x=IMAGES, kernel=3, **words):
-    """The violations, which the check and the call share, and what the report would change."""
+    """Return the violations, which check and call have in common, and the report's changes."""
     report = tma.check_conv_descriptor(x, kernel, **COLUMN | words)
     with pytest.raises(tma.TmaPreconditionError) as error:
         tma.make_conv_descriptor(x, kernel, **COLUMN | words)
@@ -299,7 +299,7 @@ def test_a_convolution_that_no_map_has_is_refused_in_its_words(words, rule, argu
     (violation,), changes = refused(**words)
     assert (violation.rule, violation.argument, violation.found) == (rule, argument, found)
     assert limit in violation.limit
-    assert changes is None  # another convolution is no repair
+    assert changes is None  # another convolution is not a fix
     for word in ("pixel_box", "elem_strides", "im2col_corners"):
         assert word not in str(violation)
 
@@ -316,7 +316,7 @@ def test_a_step_further_it_is_accepted(words):
 
 
 def test_the_fix_of_a_large_stride_gives_the_same_pixels():
-    """stride=1, and one output pixel in 9: what the fix of stride=9 says."""
+    """Use stride=1 and every 9th output pixel, as the fix of stride=9 proposes."""
     (violation, _), _ = refused(stride=9)
     assert violation.fix == (
         "pass stride=1 and use one output pixel in 9 along W: no map takes larger steps"

@@ -34,7 +34,7 @@ def array(rows: int = 128) -> np.ndarray:
 
 
 def run(source: str) -> None:
-    """Run a program in a process of its own, with the lane of this one."""
+    """Run a program in a separate process, with or without the C extension as this process."""
     lane = "" if extension.COMPILED else "import python_lane\n"
     tests = str(Path(__file__).parents[1])
     program = f"import sys; sys.path.insert(0, {tests!r})\n{lane}" + textwrap.dedent(source)
@@ -89,7 +89,7 @@ def test_the_types_of_inner_objects_cannot_be_instantiated(made):
 def test_a_map_without_content_raises_what_it_lacks():
     empty = object.__new__(TensorMap)
     for read in (bytes, repr, hash, lambda tm: tm.ptr, lambda tm: tm.with_address(4096)):
-        with pytest.raises(Exception):  # noqa: B017, PT011 - any but a crash
+        with pytest.raises(Exception):  # noqa: B017, PT011 - any error, but no crash
             read(empty)
 
 
@@ -106,7 +106,7 @@ def test_a_compiled_function_is_itself_when_copied_and_can_be_called_in_every_wa
 
 
 class Producer:
-    """A tensor of a library that the extension knows, by its module's name."""
+    """A tensor that the extension considers a known library's, because of its module's name."""
 
     __module__ = "cupy.tests"
 
@@ -161,7 +161,7 @@ def test_a_batch_is_not_seen_before_it_is_filled():
     batch = tma.make_tma_descriptors(tensors, BOX)
     assert seen
     assert seen == [[]] * len(seen)
-    assert batches() == [batch._made]  # the collector knows it once it is whole
+    assert batches() == [batch._made]  # the collector tracks the object when it is complete
     assert [tm.shape for tm in batch] == [(128, 64)] * 3
 
 

@@ -1,4 +1,4 @@
-"""The mirrors give the driver's own verdict and bytes: on every recorded call of an H200."""
+"""`driver_encode_*` has the driver's verdict and bytes for every recorded call of an H200."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENCODERS = {
 
 
 def encode(row, encoder="model"):
-    """Make the driver's call with the mirror; it gets the entries past the rank too, as in C."""
+    """Call `driver_encode_*` as the driver is called in C, with the entries past the rank."""
     return ENCODERS[kind_of(row)](**keywords(row), encoder=encoder)
 
 
@@ -99,7 +99,7 @@ def test_from_bytes_keeps_every_recorded_map():
 
 
 def test_the_refused_calls_reach_every_measured_rule():
-    """Golden data that never met a rule would not speak for it."""
+    """Golden data without a refusal by a rule would not test the rule."""
     met = set()
     for row in recorded():
         if row["rc"]:

@@ -1,6 +1,6 @@
-"""The C extension: what it accepts Python accepts, with the same bytes; all else is left to Python.
+"""The C extension accepts only what Python accepts, with equal bytes, and leaves the rest.
 
-Most of the file is about C alone; what is about the public verbs runs without it too.
+Most tests are about C alone. The tests of public functions also run without the extension.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ from in_c import (
 )
 from laws import SHARE, law, many
 from random_requests import request_at_random
+from snapshot import CHECKS, MAKES
 
 import tma_dlpack as tma
 from tma_dlpack.checks.report import refusal_of
+from tma_dlpack.checks.struct import STRUCT, describe
 from tma_dlpack.make import build, extension
 from tma_dlpack.tables.arguments import RARE_OPTIONS
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
@@ -77,7 +79,7 @@ FORMS = {
 def test_the_options_that_few_calls_give_are_rows_with_their_form_and_default(kind):
     known = {option.name: option for option in RARE_OPTIONS}
     parameters = [p for p in signature(MAKE[kind]) if p.kind is p.KEYWORD_ONLY]
-    own = ("mode", "data_type", "rules", "allow", "target")  # read by functions of their own
+    own = ("mode", "data_type", "rules", "allow", "target")  # each has its own reader
     names = [p.name for p in parameters if p.name not in own]
     assert names == [name for name in known if kind == "tiled" or name in names]
     for parameter in parameters:
@@ -132,7 +134,7 @@ def hold_against_python(seed: int, count: int) -> None:
 
 
 def hold_refusal_against_python(kind, x, given) -> bool:
-    """Hold what C refuses against Python, in class and words; False for what it leaves to it."""
+    """Compare C's refusal with Python's, in class and text; False if C refuses nothing."""
     error, report = VERDICT_IN_C[kind](x, **given), REPORT_IN_C[kind](x, **given)
     assert (error is None) == (report is None), (kind, given)
     if error is None:
@@ -165,7 +167,7 @@ def test_random_calls_of_every_option_agree_with_python():
 @compiled
 @pytest.mark.slow
 def test_many_random_calls_agree_with_python():
-    # A million calls take a quarter of an hour, so only a run with all examples makes them.
+    # A million calls need 15 minutes, so only a run with all examples makes them.
     for seed in range(200 if SHARE == 1 else 20):
         hold_against_python(seed, count=5000)
 
@@ -509,7 +511,7 @@ class Subclass(torch.Tensor):
 
 
 class Producer:
-    """A producer that nobody knows."""
+    """An unknown producer."""
 
     def __init__(self, x):
         self.x = x
@@ -861,6 +863,34 @@ def test_with_address_moves_a_map_to_a_tensor_of_the_same_layout():
     assert _core.accept_address(made, 4096).global_address == 4096
     for other in (tensor(127), tensor().to(torch.bfloat16), 4097, 0, 1 << 57, -16, None, True):
         assert _core.accept_address(made, other) is None
+
+
+def _filled(value):
+    """Return a field without the zeros after its last entry, which C may not write."""
+    return (
+        value
+        if not isinstance(value, tuple)
+        else tuple(itertools.dropwhile(lambda n: n == 0, value[::-1]))
+    )
+
+
+@compiled
+def test_the_struct_of_a_map_in_c_is_the_struct_that_python_describes():
+    compared = 0
+    for seed in range(3000):
+        asked = request_at_random(random.Random(seed))
+        if asked is None or not CHECKS[asked.kind](asked.tensor, **asked.given).ok:
+            continue
+        made = MAKES[asked.kind](asked.tensor, **asked.given)
+        in_c = made._described(made)
+        if in_c is None:  # C leaves this tensor to Python
+            continue
+        in_python = describe(made.description.request)
+        for name, *_ in STRUCT:
+            assert _filled(getattr(in_c, name)) == _filled(getattr(in_python, name)), (seed, name)
+        assert in_c.mask == 0
+        compared += 1
+    assert compared > 300
 
 
 _FRESH = """

@@ -1,4 +1,4 @@
-"""A process that forks while its threads make maps: every child makes maps too, and none hangs."""
+"""A process forks while its threads make maps. Every child makes maps too, and no child hangs."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PRODUCERS = {
 
 
 def mirrored(x, lower, upper, channels, pixels, steps, **options):
-    """The bytes of the same map by the driver's own words, which the golden file speaks for."""
+    """Return the bytes of the map from `driver_encode_im2col`, which golden files test."""
     view = as_tensor_view(x)
     return bytes(
         tma.driver_encode_im2col(

@@ -1,4 +1,4 @@
-"""make_tma_descriptor, end to end, on tensors of every framework that is here."""
+"""make_tma_descriptor, end to end, on tensors of every installed framework."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_DRIVER = pytest.mark.skipif(driver.is_available(), reason="here a driver answ
 
 
 def mirrored(data_type, x, box, **options):
-    """The bytes of the same map by the driver's own words, which the golden file speaks for."""
+    """Return the bytes of the map from `driver_encode_tiled`, which golden files test."""
     view = as_tensor_view(x)
     size = view.dtype.itemsize_bits // 8
     return bytes(
@@ -264,7 +264,7 @@ def test_the_map_of_a_host_tensor_never_reaches_a_kernel():
 
 
 class OnGpu:
-    """A tensor of CUDA memory, as far as a host can tell; its address is nobody's."""
+    """A tensor that reports CUDA memory, at an address that no allocation has."""
 
     def __init__(self, shape=(64, 64), typestr="<f4", address=0x7F00_0000_0000):
         self.__cuda_array_interface__ = {

@@ -1,4 +1,4 @@
-"""A map after every verb that makes another of it: C and Python give the same answers."""
+"""Maps that are made from a map by its methods: C and Python have the same results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from random_requests import request_at_random
 
 import tma_dlpack as tma
 
-#: Below every offset, at an address of its own, and high: where no tensor of this process is.
+#: Addresses at which this process has no tensor: very low, medium, and very high.
 ADDRESSES = (32, 4096, 1 << 56)
 
 VERBS = {
@@ -39,7 +39,7 @@ VERBS = {
 
 
 def hold_after_verbs(made, expected, rng: random.Random, refused: Counter[str]) -> None:
-    """Hold two equal maps against one another after one verb, and after a second."""
+    """Compare two equal maps after one method, and after a second method."""
     pairs = [(made, expected)]
     for verb in (*VERBS, rng.choice(list(VERBS))):
         first, second = pairs[-1] if rng.random() < 0.3 else (made, expected)
@@ -69,7 +69,7 @@ def test_maps_of_c_and_python_are_equal_after_every_verb():
         if asked.kind == "tiled" and count % 4 == 0:
             (item,) = tma.make_tma_descriptors([asked.tensor], **asked.given)
             hold_after_verbs(item, expected, rng, refused)
-    assert max(refused.values()) < count * 1.25  # no verb is refused of all
+    assert max(refused.values()) < count * 1.25  # every method succeeds for some map
 
 
 @pytest.mark.parametrize("offset", [65536, -16])

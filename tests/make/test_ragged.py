@@ -1,4 +1,4 @@
-"""Ragged maps against plain NumPy slices: one map for all slices along one dimension."""
+"""Ragged maps compared with NumPy slices: one map for all slices along one dimension."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_tile_of_the_last_slice_touches_nothing_past_the_tensor():
 def test_a_slice_outside_memory_is_refused_with_the_bytes_that_it_touches():
     x = numbered((10, 16), np.float32)
     tensor_map = bare_map(x, (4, 16))
-    at = ragged_coords(tensor_map, 8, 4, (0, 0))  # of a bare address, so not known to be outside
+    at = ragged_coords(tensor_map, 8, 4, (0, 0))  # the bounds are unknown
     with pytest.raises(tma.TmaPreconditionError) as caught:
         tma.load_tile(tensor_map, at, memory=bytes_of(x))
     (violation,) = caught.value.violations

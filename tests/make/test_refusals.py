@@ -1,4 +1,4 @@
-"""A refusal carries the call and what refuses it; its words are made when somebody reads them."""
+"""A refusal has the call and the broken rules; its text is made when a program reads it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ragged_rows() -> np.ndarray:
 
 @pytest.fixture
 def worded(monkeypatch) -> list[object]:
-    """The requests whose words were made."""
+    """The requests for which a text was made."""
     made: list[object] = []
     find = reports.find_violations
 

@@ -1,4 +1,4 @@
-"""`split_inner`: the keyword arguments, and one copy against several narrow ones."""
+"""`split_inner`: the keyword arguments, and one copy compared with several narrow copies."""
 
 from __future__ import annotations
 

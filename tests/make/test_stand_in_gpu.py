@@ -1,6 +1,6 @@
 """CUDA tensors on a machine without a GPU: on_stand_in_gpu.py, and first calls.
 
-The driver is looked up once per process, so each of these tests is a process.
+The driver is loaded once per process, so each of these tests runs in a separate process.
 """
 
 from __future__ import annotations

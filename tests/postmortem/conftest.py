@@ -25,7 +25,7 @@ def unpacked(archive: str, folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def dumps(tmp_path_factory) -> Path:
-    """The folder of the unpacked dumps, one ``name.core`` a case of dying.cu."""
+    """The folder of the unpacked dumps, with one ``name.core`` per case of dying.cu."""
     return unpacked("dumps.tar.xz", tmp_path_factory.mktemp("dumps"))
 
 
@@ -43,7 +43,7 @@ def whole_card(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def unpack(tmp_path) -> Callable[[str], Path]:
-    """Unpack the golden dump of a name into a file of this test."""
+    """Unpack the golden dump of a name into a file for this test."""
     return lambda name: _unpacked(name, tmp_path)
 
 

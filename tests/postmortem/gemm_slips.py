@@ -1,7 +1,7 @@
-"""Run a GEMM of the notebooks in a torch process with one slip: gemm_slips.py SLIP KERNEL.
+"""Run a GEMM of the notebooks with one slip in a torch process: gemm_slips.py SLIP KERNEL.
 
-KERNEL: grouped_gemm or hopper_gemm. A slip is text of hopper_gemm.cu or grouped_gemm.cu and what
-stands in its place. The matrices are zeros, so that a dump packs well.
+KERNEL: grouped_gemm or hopper_gemm. A slip is a text of hopper_gemm.cu or grouped_gemm.cu, and the
+text that replaces it. The matrices are zeros, so that a dump packs well.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SLIPS: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 def sources(slip: str) -> dict[str, str]:
-    """Return the two sources with a slip; every part of it is in one of them."""
+    """Return the two sources with a slip. Each part of the slip is in one of the sources."""
     found = {name: (ROOT / "notebooks" / name).read_text() for name in FILES}
     for before, after in SLIPS[slip]:
         assert any(before in text for text in found.values()), before

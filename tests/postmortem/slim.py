@@ -1,4 +1,4 @@
-"""A dump without what the reader never looks at: for an example that is small already."""
+"""Remove the parts of a dump that `postmortem` does not read, for a small example file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MEMORY = (0x80000003, 0x80000004, 0x80000005, 0x80000012, 0x80000013)
 
 
 def slim(content: bytes) -> bytes:
-    """Return the dump with the same sections, but the driver's own cubins and others empty."""
+    """Return the dump with the same sections; the driver's own cubins and others are empty."""
     dump = Dump(memoryview(content), "dump")
     elf = dump.elf
     names = struct.unpack_from("<H", content, 62)[0]

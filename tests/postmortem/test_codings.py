@@ -1,4 +1,4 @@
-"""Machine code is named as nvdisasm names it, for every architecture; operands and branches too."""
+"""Instructions, operands and branches have nvdisasm's names, for every architecture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LISTED = [
 ]
 NOT_SAID = re.compile(
     r"\.(2CTA|OPTOUT|DEFER_BLOCKING|SYNC)\b|(?<=UBLKRED\.G\.S)\.ADD"
-)  # parts of names that are left out
+)  # parts of names that are omitted
 
 
 def mnemonic(text: str) -> str:

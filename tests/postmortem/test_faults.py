@@ -1,4 +1,4 @@
-"""Each misuse of dying.cu that kills a kernel is named from its dump, without a GPU."""
+"""`postmortem` names each fatal misuse of dying.cu from its dump, without a GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tma_dlpack.debug.postmortem.memory import Word
 
 SOURCE = Path(__file__).with_name("dying.cu").read_text().splitlines()
 
-#: Case -> instruction, rule, what the message has to say.
+#: Case -> instruction, rule, words that the message must contain.
 FAULTS = {
     "rank": ("UTMALDG.3D", "MAP_RANK", "has 3 coordinates, and the map's rank is 2"),
     "im2col_on_tiled": (
@@ -67,7 +67,7 @@ FAULTS = {
 
 
 def line_of(case: str) -> str:
-    """The line of dying.cu on which a case begins, as the dump names the file."""
+    """Return the line of dying.cu at which a case begins, with the file name in the dump."""
     begins = re.compile(rf"^(WITH|KERNEL|STORE|PIPELINE)\({case}\b|^__global__ void {case}\b")
     return f"/tmp/dying/dying.cu:{next(n for n, t in enumerate(SOURCE, 1) if begins.match(t))}"
 
@@ -161,7 +161,7 @@ def test_a_wrong_column_in_the_grouped_gemm_is_named_with_its_lines(unpack):
     assert (fault.kernel, fault.instruction, fault.alike) == ("grouped_gemm", "UTMALDG.2D", 2)
     assert fault.lines[2] == "/tmp/kernels/grouped_gemm.cu:131"  # the header's, then the caller's
     header, kernel = "/tmp/kernels/tma_dlpack.h", "/tmp/kernels/grouped_gemm.cu"
-    assert f"\n    {header}:718, called at {kernel}:499\n" in str(found)  # not the whole way
+    assert f"\n    {header}:718, called at {kernel}:499\n" in str(found)  # not the whole path
     assert (fault.rule, fault.coordinates) == ("COORDINATE_16B", (4, 0))
     assert (fault.map.offset, fault.map.box_dim, fault.map.tx_bytes) == (0x70, (64, 64), 8192)
     assert [m.offset for m in found.maps] == [0x70, 0x170]
@@ -177,7 +177,7 @@ def test_a_wrong_column_in_the_grouped_gemm_is_named_with_its_lines(unpack):
 def test_after_a_fault_nothing_follows_from_barriers(dumps):
     found = tma.postmortem(dumps / "fault_nowhere.core")
     (barrier,) = found.barriers
-    # it looks complete: the copy that died counts as one that came
+    # it looks complete, because the copy that faulted counts as a copy that arrived
     assert (barrier.arrivals, barrier.bytes, barrier.phase, barrier.rule) == (1, 0, 1, "")
     found = tma.postmortem(dumps / "fault_rank.core")
     assert all(barrier.rule == "" for barrier in found.barriers)

@@ -1,4 +1,4 @@
-"""Each hang of dying.cu is named from its dump, and 1,000 barriers are read, without a GPU."""
+"""`postmortem` names each hang of dying.cu from its dump, and reads 1,000 barriers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tma_dlpack.debug.postmortem.memory import Word, looks_like_one
 from tma_dlpack.debug.postmortem.pictures import frozen
 from tma_dlpack.ptx import stuck
 
-#: Case -> of each barrier that is waited at: address, warps, parity, rule, what is said.
+#: Case -> for each barrier with waiting warps: address, warps, parity, rule, words of the message.
 HANGS = {
     "bytes": [(0x400, 6, 0, "HANG_BYTES", "10,240 bytes are expected, 8,192 came, and 2,048 are")],
     "no_copy": [(0x400, 2, 0, "HANG_NO_COPY", "armed for 8,192 bytes (1 x 8,192), and none came")],
@@ -174,7 +174,7 @@ def test_every_meaning_of_a_hang_is_in_the_table():
 
 
 def expected_states(count: int):
-    """The states that the kernel `states` of dying.cu makes: count, arrivals, bytes, phase."""
+    """The states of barriers in the kernel `states` of dying.cu: count, arrivals, bytes, phase."""
     state = 12345
 
     def below(n: int) -> int:
@@ -200,7 +200,7 @@ def test_1000_random_states_of_a_stopped_kernel_are_decoded(dumps):
 
 def test_barriers_that_nobody_waits_at_are_found_by_the_code_that_names_them(dumps):
     found = tma.postmortem(dumps / "neither_syncthreads.core")
-    assert found.barriers == ()  # the kernel has none
+    assert found.barriers == ()  # the kernel has no barrier there
     found = tma.postmortem(dumps / "hang_ring_cycle.core")
     assert [barrier.address for barrier in found.barriers] == [0x400, 0x410, 0x408, 0x418]
 

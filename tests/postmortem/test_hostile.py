@@ -1,4 +1,4 @@
-"""Any file gets an answer or one clear refusal: cut off, damaged, random, of something else."""
+"""Every file has a result or one clear refusal: truncated, damaged, random or foreign files."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_dump_that_is_cut_off_is_refused_as_that(tmp_path, dumps, share):
 
 
 def survives(content: bytes) -> None:
-    """Read damaged bytes: an answer with text, HTML and JSON, or a TmaError."""
+    """Read damaged bytes; the result has text, HTML and JSON, or a TmaError is raised."""
     with suppress(tma.TmaError):
         found = read(Dump(memoryview(content), "damaged"))
         assert all((str(found), found._repr_html_(), found.to_json()))

@@ -1,4 +1,4 @@
-"""Faults whose operands are lost: candidates, marked as likely, with their evidence."""
+"""Faults whose operands are unknown: likely causes, with their evidence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tma_dlpack.debug.postmortem.dump import SHARED, Dump
 from tma_dlpack.debug.postmortem.flow import Registers
 from tma_dlpack.debug.postmortem.results import fault_lines
 
-#: Case whose map's address is no longer in the registers -> the likely rules, and the evidence.
+#: Case in which no register has the map's address any more -> the likely rules, and the evidence.
 WITHOUT_MAP = {
     "nowhere": (["TENSOR_ADDRESS"] * 2, "if it used the map at parameter +0x70"),
     "host": (["TENSOR_ADDRESS"] * 2, "an address of the host"),
@@ -39,7 +39,7 @@ def test_a_copy_whose_map_register_is_lost_ranks_the_maps_of_its_kernel(dumps, c
 
 
 def with_barrier(dumps, content: int) -> Dump:
-    """Return the dump of a barrier that was never initialised, with other bytes in its place."""
+    """Return the dump of a barrier that was never initialised, with other bytes at its address."""
     whole = bytearray((dumps / "fault_never_initialised.core").read_bytes())
     dump = Dump(memoryview(bytes(whole)), "some.core")
     (block,) = dump.blocks

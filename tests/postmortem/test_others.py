@@ -1,4 +1,4 @@
-"""Kernels of others, and our GEMMs in a torch process, each with one slip, are named from dumps."""
+"""`postmortem` names one slip in kernels of other projects and in GEMMs of a torch process."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import tma_dlpack as tma
 
 FULL, EMPTY = 0x38800, 0x38820  # of the first of four stages of grouped_gemm.cu
 
-#: Slip -> of each barrier that is waited at, what is wrong before what follows from it: address,
-#: blocks, warps, parity, rule, what is said.
+#: Slip -> for each barrier with waiting warps, causes before consequences: address, blocks, warps,
+#: parity, rule, words of the message.
 HANGS = {
     "triton_bytes": [
         (0xC400, 4, 16, 0, "HANG_BYTES", "17,408 bytes are expected, 16,384 came, and 1,024 are"),
@@ -54,7 +54,8 @@ HANGS = {
         (FULL, 2, 10, 0, "HANG_MISSED", "6 warps of the same warpgroups went on to a wgmma"),
         (0x38838, 2, 2, 0, "HANG_FOLLOWS", "may be those that wait at 0x38800"),
     ],
-    # One block of the cluster never hears that its stages are free, so the other lacks its copies.
+    # One block of the cluster never learns that its stages are free, so the other block misses
+    # copies.
     "gemm_no_release": [
         (FULL, 1, 8, 1, "HANG_CYCLE", "(16,384 bytes of another block's copies came)"),
         (EMPTY, 1, 1, 0, "HANG_CYCLE", "either; some barrier has been through a phase"),
@@ -99,7 +100,7 @@ def test_a_hang_is_named(others, slip):
     assert not found.faults
 
 
-#: Slip -> kernel, instruction, rule, what is said, how many warps.
+#: Slip -> kernel, instruction, rule, words of the message, number of warps.
 FAULTS = {
     "triton_coordinate": ("matmul", "UTMALDG.2D", "COORDINATE_16B", "coordinate is 4, 8 bytes", 4),
     "triton_init": ("matmul", "SYNCS.ARRIVE.TRANS64", "BARRIER_INIT", "was never initialised", 4),
@@ -136,7 +137,7 @@ def test_cutlass_waits_are_named_by_the_way_to_them_and_its_kernel_with_a_limit(
     found = tma.postmortem(others / "cutlass_count.core")
     assert found.kernels[0].name == "cutlass::device_kernel<...>"
     empty, full = found.barriers[:2]
-    assert empty.lines[0] == full.lines[0]  # CUTLASS's wait; the callers tell them apart
+    assert empty.lines[0] == full.lines[0]  # CUTLASS's wait function; the callers differ
     assert any("sm90_pipeline.hpp:513" in line for line in empty.lines)
     assert any("sm90_pipeline.hpp:451" in line for line in full.lines)
     assert max(map(len, str(found).splitlines())) <= 140  # its folders are long

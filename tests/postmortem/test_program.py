@@ -1,4 +1,4 @@
-"""`postmortem -- PROGRAM`: a program that does as CUDA does (a pipe, a dump, an abort) is run."""
+"""`postmortem -- PROGRAM` with a program that behaves like CUDA: a pipe, a dump and an abort."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import tma_dlpack as tma
 from tma_dlpack.cli.main import main
 from tma_dlpack.debug.postmortem.program import merged
 
-#: As the driver: makes the pipe, and on a byte in it, or at once, writes the dump and aborts.
+#: Like the driver, makes the pipe; on a byte in the pipe, or at once, writes the dump and aborts.
 DRIVER = """
 import os, shutil, sys, time
 names = [os.environ[f"CUDA_COREDUMP_{n}"].replace("%p", str(os.getpid())) for n in ("FILE", "PIPE")]
@@ -79,13 +79,13 @@ def test_a_program_that_hangs_is_dumped_after_the_time_and_the_dump_is_kept(
 
 
 def interrupted(words: list[str]) -> tuple[int, str]:
-    """Run postmortem with a program, press Ctrl-C when it has begun, and return status and talk."""
+    """Run postmortem with a program, send Ctrl-C after the start; return status and output."""
     child = subprocess.Popen(
         [sys.executable, "-m", "tma_dlpack", "postmortem", "--", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # so that the signal is for both of them, as of a terminal
+        start_new_session=True,  # so that both processes get the signal, as from a terminal
     )
     assert child.stdout is not None
     assert child.stdout.readline() == "output of the program\n"

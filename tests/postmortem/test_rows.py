@@ -1,4 +1,4 @@
-"""Causes that no dump has: each row holds here, and not one step away."""
+"""Causes that no golden dump has: each row applies to a case, and not to a neighbour."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def warp(dumps):
     return next(dump.warps(dump.blocks[0]))
 
 
-#: Rule -> instruction, the error, what is known where it holds, and one step away.
+#: Rule -> instruction, error, facts to which the rule applies, facts of a neighbour.
 NEIGHBOURS = {
     "MAP_BYTES": (LOAD_2D, 4, {"why_no_map": "rank is 9", "map_address": 64}, {"map": PLAIN}),
     "MAP_ALIGNED": (LOAD_2D, 6, {"map_address": 32}, {"map_address": 64}),
@@ -130,7 +130,7 @@ def test_an_error_of_a_newer_driver_may_be_any_causes(warp):
     assert (cause.rule, cause.is_sure) == ("BARRIER_ALIGNED", True)
 
 
-#: Of a kernel whose announcements are not constants, and of one that multicasts.
+#: Facts of a kernel whose expected bytes are not constants, and of a kernel with multicast.
 CODE = Code(frozenset({None}), multicasts=False)
 MULTICAST = Code(frozenset({128}), multicasts=True)
 
@@ -202,7 +202,7 @@ def test_bytes_of_another_block_of_the_cluster_are_no_mistake_of_this_one(word, 
 
 
 def random_parameters(rng: random.Random) -> bytes:
-    """128 bytes as kernels have them among their parameters, that are no map."""
+    """128 bytes such as kernels have among their parameters, which are not a map."""
     pointer = struct.pack("<Q", 0x7F0000000000 + rng.randrange(1 << 38) // 256 * 256)
     rest = rng.choice(
         (

@@ -1,4 +1,4 @@
-"""Run a pipelined matrix product of Triton, its PTX with one slip: triton_slips.py SLIP."""
+"""Run a pipelined matrix product of Triton with one slip in its PTX: triton_slips.py SLIP."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 
-os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()  # the slip is no part of Triton's key
+os.environ["TRITON_CACHE_DIR"] = tempfile.mkdtemp()  # Triton's cache key does not contain the slip
 
 import torch
 import triton
@@ -18,12 +18,12 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 
 def without(pattern: str, count: int = 0) -> Callable[[str], str]:
-    """Return what takes instructions out of PTX, with their guard."""
+    """Return a function that removes instructions and their guards from PTX."""
     return lambda ptx: re.sub(rf"@%p\d+ {pattern}[^;]*;", "", ptx, count=count)
 
 
 def replaced(pattern: str, by: str) -> Callable[[str], str]:
-    """Return what writes another last operand."""
+    """Return a function that replaces the last operand of instructions in PTX."""
     return lambda ptx: re.sub(rf"({pattern}\S* [^;]*, )(%?\w+);", rf"\g<1>{by};", ptx)
 
 
@@ -41,7 +41,7 @@ SLIPS: dict[str, Callable[[str], str]] = {
 
 @triton.jit
 def matmul(a, b, c, length, shift, m: tl.constexpr, n: tl.constexpr, k: tl.constexpr):
-    """Multiply a tile of m rows of a by one of n rows of b, k columns at a time."""
+    """Multiply a tile of m rows of a by a tile of n rows of b, k columns at a time."""
     row, column = tl.program_id(0) * m, tl.program_id(1) * n
     total = tl.zeros((m, n), tl.float32)
     for at in tl.range(0, length, k, num_stages=3):

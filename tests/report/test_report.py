@@ -1,4 +1,4 @@
-"""One record for what tools find, and its four forms."""
+"""The record of a finding that all tools share, and its four output formats."""
 
 from __future__ import annotations
 

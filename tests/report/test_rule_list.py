@@ -33,7 +33,7 @@ def test_every_id_that_a_message_may_show_is_listed():
     ids = re.compile(r'"((?:ARGUMENT|[A-Z]{2,}_(?:BYTES|LAYOUT)|REPLACE_VALUE|C_TYPE|'
                      r'(?:LD)?MATRIX_[A-Z]+|SPLIT_[A-Z]+))"')  # fmt: skip
     package = Path(tma.__file__).parent
-    kernels = {"postmortem", "kernel", "stuck.py"}  # whose findings are of kernels
+    kernels = {"postmortem", "kernel", "stuck.py"}  # the findings of these rules are about kernels
     others = {*kernels, "core.py"}  # a core.py lists names of Python
     files = [f for f in package.rglob("*.py") if others.isdisjoint(f.parts)]
     used = {i for file in files for i in ids.findall(file.read_text())}
@@ -42,7 +42,7 @@ def test_every_id_that_a_message_may_show_is_listed():
 
 
 def test_findings_are_made_of_rows_in_five_files_alone():
-    """Every other file asks a row for its violation, or `argument_violation` and its kin."""
+    """Every other file makes violations by a row, or by `argument_violation` and the like."""
     package = Path(tma.__file__).parent
     made = re.compile(r"\b(?<!class )Violation\(")
     assert {

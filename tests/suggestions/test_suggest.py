@@ -1,4 +1,4 @@
-"""`tma.suggest`: known answers, what it refuses to suggest, and laws of whatever it suggests."""
+"""`tma.suggest`: known results, refused suggestions, and laws that hold for all suggestions."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_tile_that_threads_read_by_column_is_swizzled_and_the_conflicts_are_sh
 
 
 def test_a_function_of_a_thread_counts_in_the_tile_however_it_is_cut():
-    """One element of each of 32 rows: 8 banks of a swizzle of 128 bytes, one bank without."""
+    """One element of each of 32 rows: 8 banks with the 128-byte swizzle, one bank without."""
     found = tma.suggest(A, (64, 128), reader="threads", access=lambda t: (t, 127))
     assert {one.bank_conflicts for one in found} == {4}
     assert "which threads read 32-way" in found.reasons[0]
@@ -440,7 +440,7 @@ def test_a_major_may_be_written_small(major):
 
 
 def test_a_tensor_without_an_owner_has_the_same_suggestions():
-    """The command line describes tensors that do not exist: Python judges those."""
+    """The command line describes tensors that do not exist, so Python checks them, not C."""
     for x, tile in ((A, (128, 128)), (Q.transpose(0, 2, 1, 3), (1, 1, 128, 64))):
         words = {"reader": "wgmma", "major": "K", "access": "row", "stages": 1, "smem_bytes": None}
         options = {"data_type": "BFLOAT16"} if x is A else {}
@@ -549,7 +549,7 @@ def questions(draw):
 
 
 def places(suggestion, tile, tensor_map):
-    """The coordinates of the suggestion's copies of the tile at the tensor's start."""
+    """Return the coordinates of the suggestion's copies, for the tile at the tensor's start."""
     box = tensor_map.box_sizes
     is_split = len(box) > len(tile)
     whole = (*box[1:-1], box[0] * box[-1]) if is_split else box
@@ -569,7 +569,7 @@ def in_tile(array, tile):
 
 
 def padded(x, tile):
-    """The tile at the start of x, zeros outside, as copies fill it."""
+    """Return the tile at the start of x as the copies fill it, with zeros outside of x."""
     out = np.zeros(tile, x.dtype)
     inside = tuple(slice(0, min(n, m)) for n, m in zip(x.shape, tile, strict=True))
     out[inside] = x[inside]

@@ -1,4 +1,4 @@
-"""The 128 bytes: one table of fields, and what it makes of any bytes."""
+"""The 128 bytes: the table of fields, and the values that it decodes from any bytes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_field_stands_where_it_was_measured(name, index, bits):
 
 @st.composite
 def argument_sets(draw):
-    """Arguments that fit their fields, whether or not the driver would accept them."""
+    """Draw arguments that fit their fields, even if the driver would refuse them."""
     kind = draw(st.sampled_from(("tiled", "im2col")))
     rank = draw(st.integers(1 if kind == "tiled" else 3, 5))
     corner_bits = {3: 16, 4: 8, 5: 5}.get(rank, 16)
@@ -155,7 +155,7 @@ def test_a_map_with_a_few_flipped_bits_is_decoded_or_refused(arguments, address,
         return
     again = bits.encode(tm.arguments, tm.global_address)
     for field in fields_of(tm.kind, tm.rank):
-        if field.pieces[0][0] < 512 and not field.known:  # the engine reads no further
+        if field.pieces[0][0] < 512 and not field.known:  # the engine ignores the later bytes
             assert field.read(again) == field.read(bytes(tm)), field.label
 
 

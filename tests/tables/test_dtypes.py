@@ -16,7 +16,7 @@ from tma_dlpack.tables.meanings import dtype_named
 
 FLOAT8_CODES = range(7, 15)
 
-#: What libcu++ maps (make_tma_descriptor.h at 571f2fc3bc), and float4 as producers export it.
+#: The types that libcu++ maps (make_tma_descriptor.h at 571f2fc3bc), and float4 as exported.
 MAPPED = {
     (0, 32, 1): "INT32",
     (0, 64, 1): "INT64",

@@ -1,4 +1,4 @@
-"""Words become members, and nothing else does."""
+"""Names and numbers of enums become members; other values do not."""
 
 import inspect
 import re
@@ -20,7 +20,7 @@ from tma_dlpack.tables.enums import (
 )
 from tma_dlpack.tables.meanings import choices_of, parse
 
-#: Values of cuda.h (CUDA 13.0), by its own names.
+#: Values of cuda.h (CUDA 13.0), by the names in cuda.h.
 CUDA_H = {
     "CU_TENSOR_MAP_DATA_TYPE_UINT8": 0,
     "CU_TENSOR_MAP_DATA_TYPE_UINT16": 1,

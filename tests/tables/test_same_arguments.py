@@ -1,4 +1,4 @@
-"""A function with the arguments of another binds as Python does, errors included."""
+"""A function with copied parameters binds arguments as Python does, with the same errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Targets are values: presets by name, or made by the user."""
+"""Targets are values: presets with names, or targets that a user makes."""
 
 import pytest
 

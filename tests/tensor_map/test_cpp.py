@@ -1,4 +1,4 @@
-"""The code that a map writes: it names the right calls, and nvcc takes it."""
+"""The C++ code of a map has the right calls, and nvcc compiles the code."""
 
 import shutil
 import subprocess

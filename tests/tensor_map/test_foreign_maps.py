@@ -81,7 +81,7 @@ def test_the_bytes_beside_the_two_bits_are_those_of_the_model():
 
 
 def copies(tm: tma.TensorMap, coords: tuple[int, ...], memory: np.ndarray) -> tuple[bytes, bytes]:
-    """Return the shared memory after a load, and the memory after a store of that tile."""
+    """Return the shared memory after a load, and the global memory after a store of the tile."""
     tile = tma.load_tile(tm, coords, memory=memory)
     changed = memory.copy()
     moved = tm.replace(global_address=changed.ctypes.data) if tm.encoder is None else tm

@@ -1,4 +1,4 @@
-"""`TensorMap.key`: what a kernel specialises on, and none of the numbers that may change."""
+"""`TensorMap.key` has the values on which a kernel depends, without the numbers that may change."""
 
 from __future__ import annotations
 

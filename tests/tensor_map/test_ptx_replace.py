@@ -19,7 +19,7 @@ WHOLE_BYTES = [t for t in TensorMapDataType if t.value <= 12]
 
 
 def tiled_arguments(rank):
-    """Any tiled arguments that fit the fields; the encoder does not ask the rules."""
+    """Draw tiled arguments that fit the fields, even if the rules refuse them."""
 
     def entries(low, high):
         return st.tuples(*[st.integers(low, high)] * rank)
@@ -163,7 +163,7 @@ def test_no_change_is_the_same_map():
 
 
 def test_a_tf32_map_stays_one_because_the_instruction_does_not_clear_its_bit():
-    """Seen in ptxas 13.0's code for sm_90a; a copy by a map of another type with the bit dies."""
+    """ptxas 13.0 does so for sm_90a. With the bit, a copy by a map of another type faults."""
     tf32 = ZEROED.replace(elemtype="TFLOAT32")
     assert tf32.replace(elemtype="TFLOAT32_FTZ").data_type.name == "TFLOAT32_FTZ"
     assert ZEROED.replace(elemtype="BFLOAT16").replace(elemtype=7).data_type.name == "FLOAT32"

@@ -114,7 +114,7 @@ def test_slots_are_never_given_twice():
     kept, pointers = [], []
     for i in range(200):
         tm = bare_map(ADDRESS + 16 * i)
-        kept.append((tm.numpy(), bytes(tm)))  # the map itself dies
+        kept.append((tm.numpy(), bytes(tm)))  # the map itself is freed
         pointers.append(tm.ptr)
     assert len(set(pointers)) == 200
     assert all(array.tobytes() == want for array, want in kept)
@@ -427,11 +427,11 @@ assert len(pointers) == 1000 and all(p % 128 == 0 for p in pointers)
 
 
 class Named(np.ndarray):
-    """A subclass as users make them: its `__dlpack__` is NumPy's."""
+    """A user's subclass, whose `__dlpack__` is NumPy's."""
 
 
 class Forwarding:
-    """A producer of one's own, which exports an array that it holds."""
+    """A user's producer, which exports an array."""
 
     def __init__(self, array):
         self.array = array

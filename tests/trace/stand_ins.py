@@ -15,7 +15,7 @@ COMPILER = shutil.which("cc") or shutil.which("gcc")
 
 
 def compile_c(source: str, output: Path, *flags: str) -> None:
-    """Compile one file of this folder; a shared object if the output is named as one."""
+    """Compile one file of this folder, to a shared object if the output's name is that of one."""
     shared = ("-shared", "-fPIC") if ".so" in output.name else ()
     flags = ("-std=gnu11", "-O1", "-w", *shared, f"-I{tma.get_include()}", *flags)
     command = [COMPILER, *flags, HERE / source, "-o", output, "-ldl", "-lpthread"]
@@ -30,7 +30,7 @@ def build(folder: Path) -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the variables with which this folder's libraries are found first."""
+    """Return environment variables with which the loader finds this folder's libraries first."""
     others = os.environ.get("LD_LIBRARY_PATH")
     path = str(folder) if others is None else f"{folder}{os.pathsep}{others}"
     return {"LD_LIBRARY_PATH": path, CUPTI: str(folder / "libcupti.so.13")}

@@ -266,7 +266,7 @@ def test_a_pointer_to_no_memory_is_an_entry_that_says_so(traced, bad):
 
 @pytest.fixture
 def without(tmp_path):
-    """Compile a library in which a function of libc fails; return the variable that loads it."""
+    """Compile a library with a failing function of libc; return the variable that loads it."""
 
     def preload(function):
         source, library = tmp_path / "without.c", tmp_path / "without.so"
@@ -394,7 +394,7 @@ def test_without_cupti_the_program_runs_and_one_line_says_where_to_get_it(
 ):
     compile_c("stand_in_driver.c", tmp_path / "libcuda.so.1")
     for name in ("libcupti.so.13", "libcupti.so.12", "libcupti.so"):
-        (tmp_path / name).touch()  # the loader finds a file, not a library
+        (tmp_path / name).touch()  # the loader finds a file that is not a library
     monkeypatch.setattr(program, "cupti_paths", lambda name: "")
     status, trace = traced("init tiled exit 5", LD_LIBRARY_PATH=str(tmp_path))
     assert status == 5

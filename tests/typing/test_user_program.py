@@ -1,4 +1,4 @@
-"""The typed user program has every public name; what it calls is called with what is there."""
+"""The typed user program uses every public name, with arguments that exist."""
 
 from __future__ import annotations
 

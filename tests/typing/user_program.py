@@ -1,6 +1,6 @@
 """A user's program with every public name, which mypy --strict and pyright accept.
 
-It is read by type checkers (.ci/run), and a test holds it to the list of public names.
+Type checkers read the program (.ci/run). A test compares it with the list of public names.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tma_dlpack.verification import BandwidthReport, VerifyReport
 
 
 def make(x: npt.NDArray[np.float16]) -> tma.TensorMap:
-    """Make the README's map, or the one that the report proposes."""
+    """Make the README's map, or the map that the report proposes."""
     tensor_map = tma.make_tma_descriptor(x, box_sizes=(64, 64), swizzle="bytes128")
     report: tma.Report = tma.check_tma_descriptor(x, box_sizes=(64, 100), swizzle="bytes128")
     if report.ok:
@@ -97,7 +97,7 @@ def convolve(images: npt.NDArray[np.float16]) -> tma.TensorMap:
 
 
 def driver(address: int) -> tma.TensorMap:
-    """Use the driver's own words, innermost first."""
+    """Use the driver's names, innermost first."""
     corners, ones = (-1, -1), (1, 1, 1, 1)
     tma.driver_encode_im2col(
         "FLOAT16", 4, address, (64, 14, 14, 2), (128, 1792, 25088), corners, corners, 64, 128, ones
@@ -119,7 +119,7 @@ def driver(address: int) -> tma.TensorMap:
 
 
 def integers_of_numpy(x: npt.NDArray[np.float16]) -> tma.TensorMap:
-    """Pass NumPy integers and arrays where integers are taken."""
+    """Pass NumPy integers and arrays as arguments that accept integers."""
     sizes = np.array([64, 64])
     tma.make_tma_descriptor(x, sizes, offset=np.int64(0), ragged=None)
     tma.driver_encode_tiled(6, np.int32(2), 1 << 20, sizes, (128,), sizes, (1, 1), swizzle=3)
@@ -134,7 +134,7 @@ class ArrayOfMine:
         return np.zeros((64, 64), np.float16).__dlpack__()
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Return where it is: on the host."""
+        """Return the device of the tensor, the host."""
         return (1, 0)
 
 
@@ -173,7 +173,7 @@ def consume(tensor_map: tma.TensorMap) -> int:
 
 
 def choose(x: npt.NDArray[np.float16]) -> tma.TensorMap:
-    """Ask which box to take."""
+    """Ask `suggest` for a box."""
     found: Suggestions = tma.suggest(x, (128, 64), reader="ldmatrix", stages=4)
     best: Suggestion = found[0]
     print(len(found), found.reasons, best.copies * best.tx_bytes, best.smem_bytes, best.reasons)
@@ -228,7 +228,7 @@ def measure(x: Sequence[npt.NDArray[np.float16]]) -> tuple[BandwidthReport, Veri
 
 
 def handled(x: npt.NDArray[np.float16]) -> str:
-    """Catch what is raised, from the narrowest to the widest."""
+    """Catch the exceptions, from the narrowest to the widest class."""
     try:
         return repr(make(x))
     except tma.TmaTargetError as error:

@@ -1,6 +1,6 @@
-"""The file that `verify` writes: read back, and compared with a target's column, without a GPU.
+"""The file that `verify` writes is read back and compared with a target's column, without a GPU.
 
-The data are an H200's recorded calls; relabelled, they stand for a GPU that nobody here has.
+The data are an H200's recorded calls, relabelled as calls of an unavailable GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHECKS = {"tiled": "encode tiled", "im2col": "encode im2col", "im2col_wide": "en
 
 
 def findings(target: Target = H200, step: int = 40) -> Findings:
-    """Every 40th recorded call, as `verify` would have seen it on a GPU of this target."""
+    """Every 40th recorded call, as if `verify` had made it on a GPU of this target."""
     found = Findings("a GPU", target, 0)
     for number, row in enumerate(recorded()[::step]):
         kind, data = kind_of(row), row["bytes"]
@@ -99,8 +99,8 @@ def test_relabelled_they_are_compared_with_the_other_columns_rules_and_layout():
     found = findings(TARGETS["sm_100"])
     by_name = rows(found.against())
     tiled = by_name["encode tiled"]
-    # On an H200 the driver takes what the documentation of sm_100 refuses, and the other way round;
-    # a call that both accept has the bits that the derived layout reads.
+    # On an H200, the driver accepts calls that the documentation of sm_100 refuses, and the
+    # reverse. A call that both accept has the bits of the derived layout.
     assert 0 < tiled.disagreements < tiled.cases / 2
     count = len(fields_of("tiled", 5))
     assert tiled.note.startswith(

@@ -1,4 +1,4 @@
-"""The generators of the tensor core's checks, without a GPU: all that they draw can be read."""
+"""The generators of the tensor core's checks, without a GPU, draw only readable tiles."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ARENA = np.random.default_rng(0).integers(0, 256, 1 << 18, np.uint8)
 
 
 def loaded(layout, arena):
-    """The tile, and its map, of a matrix at the arena's first aligned address."""
+    """Return a tile and its map, of a matrix at the arena's first aligned address."""
     start = -arena.ctypes.data % 128
     address = arena.ctypes.data + start
     tensor_map = tma.TensorMap.from_bytes(bits.encode(layout.arguments(), address))
@@ -72,7 +72,7 @@ def test_integers_are_written_and_read_exactly(factor):
 
 
 def test_the_registers_of_ldmatrix_are_pairs_of_its_matrices():
-    """Each lane's register i holds two words of matrix i; by hand for x4 of numbered words."""
+    """Each lane's register i has two words of matrix i. Expected values by hand, for x4."""
     matrices = next(
         m for m in (random_matrices(Random(n), MAX_SMEM_BYTES) for n in range(500))
         if m.num == 4 and m.transpose

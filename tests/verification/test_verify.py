@@ -1,4 +1,4 @@
-"""verify without a GPU: its generators, its report, and what it learns of an unknown layout."""
+"""`verify` without a GPU: its generators, its report, and facts about an unknown layout."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_SMEM_BYTES = 232_448
 
 
 def verdicts(kind: str, n: int = 1500) -> Counter[str]:
-    """Count what the model says to random calls: accepted, or the first rule that refuses."""
+    """Count the model's results for random calls: accepted, or the first rule that refuses."""
     counts: Counter[str] = Counter()
     for number in range(n):
         call = random_call(kind, Random(number))
@@ -311,7 +311,7 @@ def test_the_instructions_of_a_change_restore_the_map(number):
 
 
 def restored(data: bytes, changes: list[tuple[int, int]]) -> bytes:
-    """Do what changes.cu does, by the model of ``tensormap.replace``."""
+    """Apply the changes of changes.cu with the model of ``tensormap.replace``."""
     name_of = {number: name for name, number in NUMBERS.items()}
     for number, value in changes:
         name = name_of[16 if number >= 128 else number // 8]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-ABI = 0x0ab28b71  # changes with the struct and the rows
+ABI = 0x0ab28b71  # checksum of the struct, the rows and the options
 
 ADDRESS_END = 144115188075855872
 IM2COL = 1
@@ -29,7 +29,7 @@ SWIZZLE_32B = 1
 TILED = 0
 WIDE_SWIZZLES = 28
 
-#: The arguments that each row reads.
+#: The arguments that each row's predicate depends on.
 READS: tuple[tuple[str, ...], ...] = (
     ('target',),  # CAPABILITY
     ('swizzle', 'target'),  # ATOM_SWIZZLE
@@ -93,7 +93,11 @@ def int32(n: int) -> int:
 
 
 def judge(c: Any, asked: int) -> list[tuple[int, int]]:
-    """Return (row, entry) of each false predicate in `asked`; entry -1: no loop."""
+    """Return (row, entry) for each row in `asked` whose predicate is false.
+
+    `asked` is a mask of rows. `entry` is the index at which the predicate is false, or
+    -1 if the predicate has no index.
+    """
     failed: list[tuple[int, int]] = []
     address = c.address
     alignment_bytes = c.alignment_bytes

@@ -24,7 +24,7 @@ from tma_dlpack.checks.fixes import (
     is_same_entry,
     outcome_of,
 )
-from tma_dlpack.checks.request import Request, request_of_map
+from tma_dlpack.checks.request import Request, request_of_map, with_facts_in_c
 from tma_dlpack.checks.struct import JudgedCall
 from tma_dlpack.dlpack import TensorView
 from tma_dlpack.geometry import tx_bytes
@@ -295,10 +295,13 @@ class AcceptedCall:
 
     def __call__(self, given: Arguments) -> Request:
         """Return the request that was accepted."""
-        return self.call if isinstance(self.call, Request) else request_of_map(self.call)
+        if isinstance(self.call, Request):
+            return self.call
+        return with_facts_in_c(request_of_map(self.call), self.call)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return AcceptedCall, (self({}),)
+        is_map = not isinstance(self.call, Request)
+        return AcceptedCall, (request_of_map(self.call) if is_map else self.call,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -427,6 +427,18 @@ def request_of_map(tensor_map: Any) -> Request:
     )
 
 
+def with_facts_in_c(request: Request, tensor_map: Any) -> Request:
+    """Return the accepted request of a map; where C can, it reads C's struct of the map.
+
+    The request cannot be pickled then.
+    """
+    call = tensor_map._described(tensor_map)
+    # C cuts numbers that do not fit its struct; then Python computes the facts.
+    if call is not None and call.is_exact:
+        request.facts = call
+    return request
+
+
 def _options_of(fields: tuple[Any, ...]) -> Options:
     """Return the options of a call that C has read."""
     return Options._make((*fields[:-1], RareOptions(*fields[-1])))

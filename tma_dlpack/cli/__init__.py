@@ -3,32 +3,34 @@
 A command is one function below its row of the table::
 
     @command(
-        "print the folder of the C and C++ headers",    # one line of --help
-        JSON,                                           # its options, see table.option
-        lambda: (option("--box", "row-major"),),        # or a function that returns some
-        examples=("include",),                          # a test runs each, in tests/cli/examples
+        "print the folder of the C and C++ headers",    # the line of the command in --help
+        JSON,                                           # an option; see table.option
+        lambda: (option("--box", "row-major"),),        # a function that returns options
+        examples=("include",),                          # tests run them in tests/cli/examples
         status="0 printed; 2 wrong use",
     )
-    def _include(options: argparse.Namespace) -> int:   # its name is `include`
-        import tma_dlpack as tma                        # imported when it runs: --help stays fast
+    def _include(options: argparse.Namespace) -> int:   # the command's name is `include`
+        import tma_dlpack as tma                        # imported here, so that --help stays fast
 
-        show(options, tma.get_include())                # text or JSON, to standard output
+        show(options, tma.get_include())                # write text or JSON to standard output
         return EXIT_OK
 
-`maps.py` has the commands that make and show a map, and their options; `machine.py` has the
-commands about this installation. Other folders of the package, such as `debug`, have their commands
-in a `commands.py`. `table.py` imports these files, and they use the names that this package
-exports. `table.py` registers commands. `main.py` reads the command line and prints errors.
-`output.py` has the options of many commands, and writes results (``--json``, ``--html``, colours;
-`-` is standard output).
+`maps.py` has the commands that make and show a map, and their options. `machine.py` has the
+commands about this installation. Another folder of the package, such as `debug`, has its commands
+in a file `commands.py`. `table.py` imports these files. A `commands.py` uses only the names that
+this package exports. `table.py` registers commands. `main.py` reads the command line and prints
+errors. `output.py` has the options that many commands share, and writes results: as text with
+colours, as JSON, or as HTML. As the name of an output file, `-` means standard output.
 
-Results go to standard output and remarks to standard error. A command that runs a program
-(``runs_program=True``: words after ``--`` are `options.program`) reports on standard error or to
-``-o``. A wrong command line raises `UsageError` with one sentence; other errors are `TmaError`.
-`main` prints both. Exit status: 0 accepted, 1 refused or found, 2 nothing could be read.
+Results go to standard output, and remarks go to standard error. A command with
+``runs_program=True`` runs a program: the words after ``--`` become `options.program`. Such a
+command writes its report to standard error, or to the file of ``-o``. A wrong command line raises
+`UsageError` with one sentence. Other errors are `TmaError`. `main` prints both kinds of errors. The
+exit status is 0 if the input was accepted, 1 if it was refused or an error was found in it, and 2
+if nothing could be read.
 
 A new command needs files in tests/cli/examples for its examples, tests in tests/cli, and a sentence
-in the guide; tests check that all three exist.
+in the guide. Tests check that all three exist.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Commands about this installation and its GPU, and the scripts for completion in shells."""
+"""Commands about this installation and its GPU, and the completion scripts for shells."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _ids() -> Iterator[Option]:
 def _rules(options: argparse.Namespace) -> int:
     import tma_dlpack as tma
 
-    # A word is the id of a rule, in upper or lower case, or the name of a group.
+    # Each word is the id of a rule, in upper or lower case, or the name of a group of rules.
     known = {rule.id: rule for rule in tma.rules()}
     groups = {rule.group for rule in known.values()}
     found: list[object] = []
@@ -104,14 +104,14 @@ def _say(code: str) -> None:
     status=PRINTED,
 )
 def _doctor(options: argparse.Namespace) -> int:
-    # The same dict is the JSON, so that text and JSON cannot differ.
+    # The text is made from the dict that --json prints, so text and JSON cannot differ.
     known = _installed()
     show(options, known, "\n".join(_lines(known)))
     return EXIT_OK
 
 
 def _installed() -> dict[str, Any]:
-    """Return the installed packages, the GPUs and the encoder; imports no framework."""
+    """Return the installed packages, the GPUs and the encoder, without importing a framework."""
     import platform
 
     import numpy as np
@@ -121,7 +121,7 @@ def _installed() -> dict[str, Any]:
     from tma_dlpack.dlpack.frameworks import FRAMEWORKS
 
     found = driver.status()
-    # The DLPack version that a framework exports; None for packages that export no tensors.
+    # Package -> the DLPack version of its tensors; None for a package that exports no tensors.
     exported: dict[str, str | None] = {
         **{name: row.dlpack for row in FRAMEWORKS for name in row.distributions},
         **dict.fromkeys(("ml_dtypes", "cuda-bindings", "cuda-core", "triton", "ipywidgets")),
@@ -162,7 +162,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _extension() -> str:
-    """Return "built" if the C extension is used, and else the reason."""
+    """Return "built" if the C extension is used, or else why it is not used."""
     from tma_dlpack.make import extension
 
     if extension.COMPILED:
@@ -224,8 +224,8 @@ def _completion(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-# The three places are: all commands; cases "COMMAND --flag" with the flag's values; cases COMMAND
-# with the flags of the command.
+# Three texts replace the %s: the names of all commands; the cases "COMMAND --flag" with the flag's
+# values; the cases COMMAND with the command's flags.
 _BASH = """\
 _tma_dlpack() {
   local word=${COMP_WORDS[COMP_CWORD]} words=
@@ -243,7 +243,7 @@ _tma_dlpack() {
 }
 complete -o default -F _tma_dlpack tma-dlpack
 """
-# The two places are: "name:help" of all commands, and a case with the options of each command.
+# Two texts replace the %s: "name:help" of every command, and one case per command with its options.
 _ZSH = """\
 #compdef tma-dlpack
 _tma_dlpack() {
@@ -264,7 +264,7 @@ else compdef _tma_dlpack tma-dlpack; fi
 
 
 def script(shell: str) -> str:
-    """Return the script with which a shell ("bash", "zsh" or "fish") completes ``tma-dlpack``."""
+    """Return the script that a shell ("bash", "zsh" or "fish") needs to complete ``tma-dlpack``."""
     return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]()
 
 
@@ -291,7 +291,7 @@ def _zsh() -> str:
 
 
 def _zsh_spec(name: str, entry: Option) -> str:
-    # A spec of _arguments: "--flag[help]:value:(a b c)", in which [, ] and : separate parts.
+    # _arguments expects "--flag[help]:value:(a b c)". The characters [, ] and : separate its parts.
     about = entry.about.replace("[", "(").replace("]", ")").replace(":", ",")
     values = f"({' '.join(entry.values)})" if entry.values else "_files"
     if not entry.is_flag:
@@ -308,7 +308,8 @@ def _fish() -> str:
         after = shlex.quote(f"__fish_seen_subcommand_from {row.name}")
         for entry in row.options():
             flags = entry.names if entry.is_flag else ()
-            # fish's complete: -l long flag, -s short flag, -x a listed value, -r a file, -a values.
+            # Options of fish's `complete`: -l and -s for a long and a short flag, -x for a value of
+            # the list -a, -r for a file.
             words = [f"-l {name[2:]}" if name[:2] == "--" else f"-s {name[1:]}" for name in flags]
             if entry.takes_value and entry.is_flag:
                 words.append("-x" if entry.values else "-r")

@@ -1,4 +1,4 @@
-"""The program ``tma-dlpack``: it finds a command, reads its arguments and prints its errors."""
+"""The program ``tma-dlpack``, which finds a command, reads its arguments and prints its errors."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ from tma_dlpack.tables.errors import TmaError, TmaPreconditionError
 if TYPE_CHECKING:
     import argparse
 
-# 128 + SIGINT and 128 + SIGPIPE, as shells report a process that a signal ended.
+# 128 + SIGINT and 128 + SIGPIPE: shells use these statuses for a process that a signal ended.
 EXIT_INTERRUPTED, EXIT_BROKEN_PIPE = 130, 141
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
-    The status is 141 if the other end of a pipe closed before the output ended, 130 after Ctrl-C.
+    The status is 130 after Ctrl-C. The status is 141 if the program that reads the output through a
+    pipe closed the pipe before all output was written.
     """
     words = [*(sys.argv[1:] if argv is None else argv)]
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if isinstance(error, BrokenPipeError):
                 raise
             status = _failed(words, error)
-        sys.stdout.flush()  # so that a closed pipe or a full disk raises inside this try
+        sys.stdout.flush()  # an error of a closed pipe or a full disk is raised inside this `try`
         return status
     except BrokenPipeError:
         _drop_output()
@@ -64,12 +65,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    """Redirect standard output to the null device, so that Python's exit writes no more to it."""
+    """Redirect standard output to the null device, so that Python's flush at exit cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def program() -> str:
-    """Return the words with which this program was called.
+    """Return the words that start this program, as the user wrote them.
 
     >>> program()
     'python -m tma_dlpack'
@@ -120,12 +121,15 @@ def help_of(command: Command) -> str:
     return _parser(command).format_help()
 
 
-#: The usage of a word that may be omitted or repeated, by argparse's `nargs`.
+#: argparse's `nargs` -> the usage of a word that may be omitted or repeated.
 _NUMBER = {"?": "[{}]", "*": "[{}...]", "+": "{}..."}
 
 
 def _usage(command: Command) -> str:
-    """Return the usage in one line: required words and flags, and [OPTIONS] for all others."""
+    """Return the usage as one line with the required words and flags.
+
+    ``[OPTIONS]`` represents all other flags.
+    """
     words, optional = [], False
     for entry in command.shown():
         settings = entry.settings
@@ -151,7 +155,7 @@ def _parser(command: Command) -> argparse.ArgumentParser:
     examples = "\n".join(f"  {program()} {example}" for example in command.examples)
     status = textwrap.fill(f"exit status: {command.status}", 90)
     about = command.about + (f".\n\n{textwrap.fill(command.more, 90)}" if command.more else "")
-    # Python 3.14's argparse colours the help; `output.write` colours it here.
+    # `output.write` colours the help, so the colours that argparse has from Python 3.14 are off.
     more: dict[str, bool] = {"color": False} if sys.version_info >= (3, 14) else {}
     parser = Parser(
         prog=f"{program()} {command.name}",
@@ -163,7 +167,7 @@ def _parser(command: Command) -> argparse.ArgumentParser:
         **more,  # type: ignore[arg-type]
     )
     for entry in command.options():
-        # argparse compares with `is`, and `about` is a copy of the string.
+        # argparse compares the help with SUPPRESS by `is`, but `about` is a copy of the string.
         hidden = {"help": argparse.SUPPRESS} if entry.about == HIDDEN else {}
         parser.add_argument(*entry.names, **{**entry.settings, **hidden})
     return parser
@@ -173,14 +177,14 @@ def _parser(command: Command) -> argparse.ArgumentParser:
 
 
 def own(command: Command, words: list[str]) -> list[str]:
-    """Return the words of the command itself, which end before ``--`` if it runs a program."""
+    """Return the words that belong to the command itself, which are those before ``--``."""
     if command.after_dashes and "--" in words:
         return words[: words.index("--")]
     return words
 
 
 def _read(command: Command, words: list[str]) -> argparse.Namespace:
-    """Read the arguments of a command; `options.program` has the words after ``--``."""
+    """Read the arguments of a command. `options.program` gets the words after ``--``."""
     ours = own(command, words)
     try:
         options, unknown = _parser(command).parse_known_args(_joined(ours))
@@ -194,7 +198,7 @@ def _read(command: Command, words: list[str]) -> argparse.Namespace:
     options.command = command.name
     if command.after_dashes:
         options.program = words[len(ours) + 1 :]
-    # A page and JSON cannot both go to standard output.
+    # A page of HTML and JSON cannot both go to standard output.
     given = vars(options)
     report_to = given.get("out") or (None if given.get("program") else output.STDOUT)
     if given.get("html") == report_to == output.STDOUT and options.json:
@@ -203,7 +207,7 @@ def _read(command: Command, words: list[str]) -> argparse.Namespace:
 
 
 def _joined(words: Sequence[str]) -> list[str]:
-    """Write ``--coords -4,0`` as ``--coords=-4,0``, because argparse reads -4,0 as an option.
+    """Join ``--coords -4,0`` to ``--coords=-4,0``, because argparse would read -4,0 as an option.
 
     >>> _joined(["--coords", "-4,0", "-"])
     ['--coords=-4,0', '-']
@@ -243,7 +247,7 @@ def _failed(words: list[str], error: Exception) -> int:
     violations = error.violations if isinstance(error, TmaPreconditionError) else ()
     command = commands().get(words[0]) if words else None
     ours = own(command, words) if command else words
-    # "did you mean check?" is a better hint than --help.
+    # A message that ends in "did you mean check?" needs no hint to --help.
     if isinstance(error, UsageError) and message[-1:] != "?":
         called = f"{program()} {command.name}" if command else program()
         message += f"; see {called} --help"

@@ -1,6 +1,7 @@
-"""Commands that make and show a map of a tensor, which is described by its shape and dtype.
+"""Commands that make and show the map of a tensor, which need not exist.
 
-The tensor need not exist. Each option is named like the argument of the Python function.
+Some options describe the tensor's shape, dtype, strides and address. Other options set the
+arguments of `make_tma_descriptor`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def _ids(word: str) -> tuple[str, ...]:
 
 
 def _word(word: str) -> str | int:
-    """Read a number as an enum value, and another word as a name."""
+    """Return the value of a word that is a number, or else the word, which names an enum member."""
     try:
         return int(word, 0)
     except ValueError:
@@ -62,7 +63,7 @@ def _word(word: str) -> str | int:
 
 
 def _dtype_of(word: str) -> DLDataType:
-    """Return the DLPack type of a name; an error suggests the nearest name."""
+    """Return the DLPack type with this name; an error suggests the most similar name."""
     from tma_dlpack.tables.meanings import dtype_named
 
     try:
@@ -76,28 +77,28 @@ def _dtype_of(word: str) -> DLDataType:
 
 # -- options --------------------------------------------------------------------------------------
 
-# Enums by the argument's name in Python; `OPTION_NAMES` maps it to the driver's name.
+# Name of the argument in Python -> enum. `OPTION_NAMES` maps this name to the driver's name.
 _CHOICES: dict[str, type[IntEnum]] = {
     **{ours: ENUMS[drivers] for ours, drivers in OPTION_NAMES.items()},
     "data_type": TensorMapDataType,
 }
-#: The arguments that only im2col maps have, and the arguments of every map, in the order of
-#: `Report.fixed()`.
+#: `_COLUMN` has the arguments that only im2col maps have. `_OF_EVERY_MAP` has the arguments that
+#: every map has. Both lists have the order of `Report.fixed()`.
 _COLUMN = (*CORNERS, "channels_per_pixel", "pixels_per_column")
 _OF_EVERY_MAP = ("elem_strides", *_CHOICES, "rules", "target")
-# Arguments that im2col functions do not have, so they are passed only if the user gives them.
+# The im2col functions lack these arguments, so a command passes them only if the user sets them.
 _ONLY_IF_GIVEN = ("allow", "split_inner", "ragged")
 
 
 def _argument(flag: str, name: str, about: str, **more: Any) -> Option:
-    """Describe an option for the argument `name`; the help shows the flag's word for its value."""
+    """Return the option `flag` for the argument `name`, with the flag's word as its metavar."""
     return option(flag, about, dest=name, metavar=flag[2:].upper(), **more)
 
 
 def _choices(name: str) -> str:
     """Return the names and numbers of an enum's members, for the help.
 
-    The names of the driver, CUTLASS and PTX are accepted too.
+    The commands also accept the names of the driver, CUTLASS and PTX.
     """
     return ", ".join(f"{member.name} ({member.value})" for member in _CHOICES[name])
 
@@ -112,7 +113,7 @@ def _enum(flag: str, name: str) -> Option:
 
 
 def _tensor(required: bool = True) -> tuple[Option, ...]:
-    """Return the options that describe a tensor, row-major, and the GPU."""
+    """Return the options that describe a tensor (row-major) and its GPU."""
     return (
         option("--shape", "row-major, such as 128,64", required=required, type=integers),
         option(
@@ -134,7 +135,7 @@ def _tensor(required: bool = True) -> tuple[Option, ...]:
     )
 
 
-#: The default sets of rules: of tiled maps, and of im2col maps.
+#: The default of `rules` for tiled maps, and the default for im2col maps.
 _USUAL_RULES = ("libcu++", "documented")
 _RULES = (
     option(
@@ -150,7 +151,7 @@ _RULES = (
         values=ALLOWABLE_ROWS,
     ),
 )
-#: The options that describe a request, row-major.
+#: The options that set the arguments of a `make_*` function, row-major.
 _REQUEST = (
     _argument("--box", "box_sizes", "box_sizes of a tiled map, row-major, 1..256", type=integers),
     _argument("--lower", CORNERS[0], f"{CORNERS[0]} of an im2col map, D,H,W", type=integers),
@@ -177,7 +178,7 @@ _REQUEST = (
 
 
 def _view(options: argparse.Namespace) -> TensorView:
-    """Return the view of the described tensor, as if it existed on a GPU."""
+    """Return a view of the described tensor, as if the tensor existed on a GPU."""
     from tma_dlpack.dlpack import Device, TensorView, canonical_strides, row_major_strides
 
     shape: tuple[int, ...] = options.shape
@@ -218,7 +219,7 @@ def _request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
 
 
 def _kind(options: argparse.Namespace) -> MapKind:
-    # A tiled map has none of the four im2col arguments, an im2col map has all of them.
+    # A tiled map has none of the four im2col arguments. An im2col map has all four.
     column = {getattr(options, name) for name in _COLUMN}
     if options.box_sizes is not None and column == {None}:
         return "tiled"
@@ -230,7 +231,7 @@ def _kind(options: argparse.Namespace) -> MapKind:
     )
 
 
-# Options by the name of their argument, such as "box_sizes" for --box.
+# Name of an argument -> its option, such as "box_sizes" -> --box.
 _OPTIONS = {
     entry.settings.get("dest", entry.names[-1][2:].replace("-", "_")): entry
     for entry in (*_tensor(), *_REQUEST)
@@ -238,9 +239,9 @@ _OPTIONS = {
 
 
 def _as_flags(options: argparse.Namespace, arguments: dict[str, Any]) -> str:
-    """Return a command line with the described tensor and other arguments than the user's.
+    """Return the options for the described tensor and for `arguments`, such as a corrected call.
 
-    Arguments that have no flag are written as in Python, after the flags.
+    After the options, the arguments that have no option are written as in Python.
     """
     tensor_too = {name: getattr(options, name) for name in ("shape", "dtype", "strides", "address")}
     given = {name: value for name, value in arguments.items() if value is not None}
@@ -253,14 +254,14 @@ def _as_flags(options: argparse.Namespace, arguments: dict[str, Any]) -> str:
             rest.append(f"{name}={value!r}")
         elif value is True:
             words.append(entry.names[-1])
-        # Defaults are left out.
+        # Default values are omitted.
         elif _word_of(value) not in (str(entry.settings.get("default")), *_USUAL_RULES):
             words.append(f"{entry.names[-1]}={_word_of(value)}")
     return " ".join(words) + (f"   (in Python: {', '.join(rest)})" if rest else "")
 
 
 def _word_of(value: object) -> str:
-    """Return a value in the form that a command line has after a flag.
+    """Return a value as a user writes it after a flag.
 
     >>> _word_of((16, 64)), _word_of(TensorMapDataType.UINT8)
     ('16,64', 'UINT8')
@@ -273,12 +274,12 @@ def _word_of(value: object) -> str:
 
 
 def _page_state(options: argparse.Namespace) -> dict[str, object]:
-    """Return the options as a state of the explorer's page.
+    """Return the options as the initial state of the explorer's page.
 
-    The state omits options that were not given. Names of the driver, CUTLASS and PTX become the
-    names of our enums.
+    The state omits options that the command line does not have. Names of the driver, CUTLASS and
+    PTX become the names of this package's enums.
     """
-    # Options of the command itself, which are not part of the request.
+    # These options belong to the command itself, not to the map.
     ours = ("out", "command")
     given = {name: value for name, value in vars(options).items() if name not in ours}
     given["kind"] = None if options.pixel_box_lower_corner is None else "im2col"
@@ -286,12 +287,15 @@ def _page_state(options: argparse.Namespace) -> dict[str, object]:
     given |= {name: _member(enum, given[name]) for name, enum in _CHOICES.items()}
     given["split_inner"] = "yes" if options.split_inner else None
     if not options.box_sizes:
-        del given["swizzle"]  # the page chooses it with the box
+        del given["swizzle"]  # the page chooses the swizzle together with the box
     return {name: value for name, value in given.items() if value is not None}
 
 
 def _member(enum: type[IntEnum], word: str | int | None) -> str | None:
-    """Return the name of a member; another word is unchanged, and the page reports it."""
+    """Return the name of the member that a word means.
+
+    An unknown word is returned unchanged, so that the page reports it.
+    """
     from tma_dlpack.tables.meanings import parse
 
     if word is None:
@@ -331,7 +335,8 @@ def _check(options: argparse.Namespace) -> int:
     from tma_dlpack.make import build
     from tma_dlpack.tensor_map.text import tile_line
 
-    # A broken rule is a result here, not an error: `check_view` returns it, `make_view` raises.
+    # A broken rule is a result of this command, so the command calls `check_view`, which does not
+    # raise an error for a broken rule.
     kind, arguments = _request(options)
     report = build.check_view(kind, _view(options), arguments)
     words, fixed = str(report), report.fixed()
@@ -372,7 +377,7 @@ def _check(options: argparse.Namespace) -> int:
 def _suggest(options: argparse.Namespace) -> int:
     from tma_dlpack.suggestions.tile_suggestions import suggest_view
 
-    # `suggest_view` has defaults of its own for arguments that are not given.
+    # Options without a value are omitted, because `suggest_view` has its own defaults.
     names = ("data_type", "rules", "allow", "target")
     given = {name: getattr(options, name) for name in names}
     found = suggest_view(
@@ -452,7 +457,7 @@ def _draw(options: argparse.Namespace) -> int:
 def _explore(options: argparse.Namespace) -> int:
     from tma_dlpack.explorer.page import page
 
-    # The page opens with the state of the command line.
+    # The page starts with the arguments of the command line.
     html = page(_page_state(options))
     if options.out:
         output.write(options.out, html)
@@ -460,7 +465,7 @@ def _explore(options: argparse.Namespace) -> int:
     import tempfile
     import webbrowser
 
-    # The browser reads the file after this program has ended, so the folder is not removed.
+    # The folder is not removed, because the browser may read the file after this program has ended.
     path = Path(tempfile.mkdtemp(prefix="tma_dlpack-")) / "explorer.html"
     path.write_text(html, encoding="utf-8")
     print(path)

@@ -1,4 +1,4 @@
-"""Options that many commands have, and their output: text (coloured on a terminal) or JSON."""
+"""Options that many commands share, and functions that write results as text, JSON or HTML."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ BYTES_A_LINE = 32  # of a hex dump
 
 
 def file(word: str) -> Path:
-    """Read the name of a file; ``-`` is standard output."""
+    """Read the name of a file; ``-`` means standard output."""
     if not word:
         raise wrong_word("the name of the file is empty")
     return Path(word)
 
 
 def to_file(name: str, about: str, short: str = "") -> Option:
-    """Describe an option that names a file to write."""
+    """Return an option for the name of a file that the command writes."""
     about = f"{about}; - is standard output"
     return option(name, about, short=short, type=file, metavar="FILE")
 
 
 def out(about: str) -> Option:
-    """Describe ``-o FILE``, ``--out FILE``."""
+    """Return the option ``-o FILE``, ``--out FILE``."""
     return to_file("--out", about, short="-o")
 
 
 def html(what: str) -> Option:
-    """Describe ``--html``."""
+    """Return the option ``--html FILE``."""
     return to_file("--html", f"also write the {what} as HTML")
 
 
 def target(about: str) -> Option:
-    """Describe ``--target``."""
+    """Return the option ``--target``."""
     about = f"{about} {', '.join(TARGETS)}; default sm_90"
     return option("--target", about, default="sm_90", values=TARGETS)
 
 
-#: `show` reads this option.
+#: The option that `show` reads.
 JSON = option("--json", "print the result as JSON, not as text", action="store_true")
 
 
@@ -64,12 +64,12 @@ JSON = option("--json", "print the result as JSON, not as text", action="store_t
 
 
 def integers(word: str) -> tuple[int, ...]:
-    """Read integers between commas or crosses, as in ``128x64``; the list may end in a comma.
+    """Read integers that are separated by commas or by `x`; the list may end in a comma.
 
     >>> integers("(64,)"), integers("128x64"), integers("0x10,-1")
     ((64,), (128, 64), (16, -1))
     """
-    # The x of 0x10 separates nothing.
+    # The x of 0x10 is not a separator.
     parts = re.split(r",|(?<=\d)(?<!\b0)x", word.strip("()[] ").removesuffix(","))
     try:
         return tuple(int(part, 0) for part in parts)
@@ -96,10 +96,11 @@ def show(
     page: Callable[[], str] | None = None,
     to: Path | TextIO = STDOUT,
 ) -> None:
-    """Write a result as JSON if ``--json`` is given, or else `words` (default: ``str(result)``).
+    """Write a result to `to`.
 
-    With ``--html``, also write the HTML that `page` returns. If both go to standard output, only
-    the HTML is written.
+    With ``--json``, write the result as JSON. Without ``--json``, write `words`, or
+    ``str(result)`` if `words` is None. With ``--html``, also write the HTML that `page` returns. If
+    the HTML and the text would both go to standard output, write only the HTML.
     """
     page_to: Path | None = getattr(options, "html", None)
     # `page_to` is None without --html.
@@ -112,7 +113,7 @@ def show(
 
 
 def write(target: Path | TextIO, text: str) -> None:
-    """Write a text to a file, to standard output, or to a stream; with colours on a terminal."""
+    """Write a text to a file, to standard output, or to a stream. A terminal gets colours."""
     if isinstance(target, Path) and target != STDOUT:
         target.write_text(text, encoding="utf-8")
         return
@@ -121,13 +122,13 @@ def write(target: Path | TextIO, text: str) -> None:
         text = coloured(text)
     try:
         stream.write(text)
-    except UnicodeEncodeError:  # a terminal or a pipe that is not UTF-8
+    except UnicodeEncodeError:  # the encoding of the terminal or pipe lacks a character
         encoding = stream.encoding or "ascii"
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON with a newline, from the value's `to_json` if it has this method."""
+    """Return a value as JSON with a newline; use the value's method `to_json` if it has one."""
     import json
 
     own = getattr(value, "to_json", None)
@@ -135,7 +136,7 @@ def as_json(value: Any) -> str:
 
 
 def plain(value: object) -> object:
-    """Return a value in the types of JSON.
+    """Convert a value to the types that JSON has.
 
     An enum's member becomes its name, bytes become hex, and a dataclass becomes a dict of its
     public fields.
@@ -144,7 +145,7 @@ def plain(value: object) -> object:
     >>> plain(TmaSwizzle.bytes128), plain((1, b"ab"))
     ('bytes128', [1, '6162'])
     """
-    # Before int, because a member is an int too.
+    # This test comes before the test for int, because the member of an IntEnum is also an int.
     if isinstance(value, IntEnum):
         return value.name
     if value is None or isinstance(value, (str, bool, int, float)):
@@ -161,14 +162,18 @@ def plain(value: object) -> object:
 
 
 def vars_of(value: Any) -> dict[str, object]:
-    """Return the public fields of a dataclass by name; `ok` is first if the class has it."""
+    """Return the public fields of a dataclass by name, after the property `ok` if it exists."""
     names = [field.name for field in dataclasses.fields(value) if field.name[0] != "_"]
     names = ["ok"] * hasattr(value, "ok") + names
     return {name: getattr(value, name) for name in names}
 
 
 def attributes(tensor_map: TensorMap) -> dict[str, object]:
-    """Return a map's values: the driver's arguments (innermost first), row-major ones, bytes."""
+    """Return a map's attributes for JSON.
+
+    The attributes with the driver's names are innermost first. `shape`, `box_sizes` and
+    `elem_strides` are row-major.
+    """
     from tma_dlpack.tensor_map import text
 
     return {
@@ -200,7 +205,7 @@ def hex_lines(data: bytes) -> Iterable[str]:
 def failure(
     stream: TextIO, as_json_too: bool, message: str, violations: Sequence[Violation] = ()
 ) -> None:
-    """Print an error as JSON to `stream`, or as text to standard error."""
+    """Print an error: as JSON to `stream` if `as_json_too` is True, else as text to stderr."""
     if as_json_too:
         write(stream, as_json({"ok": False, "error": message, "violations": violations}))
     else:
@@ -210,7 +215,7 @@ def failure(
 
 
 def status_of(violations: Sequence[Violation]) -> int:
-    """Return 2 if an argument could not be read, 1 if a rule is broken, else 0."""
+    """Return the exit status: 2 if an argument is unreadable, 1 if a rule is broken, else 0."""
     if any(violation.is_unread for violation in violations):
         return EXIT_NOTHING
     return EXIT_REFUSED if violations else EXIT_OK
@@ -220,7 +225,7 @@ def status_of(violations: Sequence[Violation]) -> int:
 
 # Parameters of the escape sequence "ESC [ ... m" (ECMA-48, SGR).
 _RED, _GREEN, _CYAN, _DIM, _BOLD = "31;1", "32;1", "36", "2", "1"
-#: Patterns whose first group is coloured, and the colour.
+#: (pattern, colour). The pattern's first group gets the colour.
 _COLOURS: tuple[tuple[str, str], ...] = (
     (r"^(error:)", _RED),
     (r"^(refused\b|FAILED\b|error\b)", _RED),
@@ -233,9 +238,9 @@ _COLOURS: tuple[tuple[str, str], ...] = (
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Return whether a stream is a terminal with colours.
+    """Return whether text to a stream gets colours, which is so for a terminal.
 
-    The variable NO_COLOR switches colours off, and FORCE_COLOR switches them on.
+    The environment variable NO_COLOR switches colours off, and FORCE_COLOR switches them on.
     """
     if os.environ.get("NO_COLOR"):
         return False
@@ -245,7 +250,7 @@ def is_coloured(stream: TextIO) -> bool:
 
 
 def coloured(text: str) -> str:
-    r"""Return the output of a command with the colours of a terminal.
+    r"""Return a command's output with the escape sequences that colour it on a terminal.
 
     >>> coloured("refused: 1 violation")
     '\x1b[31;1mrefused\x1b[0m: 1 violation'

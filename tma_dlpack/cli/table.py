@@ -1,4 +1,4 @@
-"""The table of commands: help, options, examples and function of each command."""
+"""The table of commands. A row has the help, options, examples and function of a command."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     import argparse
 
 EXIT_OK, EXIT_REFUSED, EXIT_NOTHING = 0, 1, 2
-# The exit statuses in words, for the help of commands that check and of commands that print.
+# Descriptions of the exit statuses in the help: of commands that check, and of commands that print.
 JUDGED = "0 accepted; 1 refused; 2 nothing could be read, or wrong use"
 PRINTED = "0 printed; 2 wrong use"
 
-#: The `about` of an option that the help does not list; the value is argparse.SUPPRESS.
+#: The `about` of an option that the help does not list. The value equals argparse.SUPPRESS.
 HIDDEN = "==SUPPRESS=="
 
-#: The headings over the commands in ``--help``.
+#: The headings of the groups of commands in ``--help``.
 HEADINGS = MAPS, FAILURES, MACHINE = (
     "Make and see a map",
     "Find out why it failed",
@@ -27,27 +27,27 @@ HEADINGS = MAPS, FAILURES, MACHINE = (
 
 
 class UsageError(Exception):
-    """A command line that cannot be read."""
+    """Error of a command line that cannot be read."""
 
 
 class Option(NamedTuple):
-    """A flag or a word of a command."""
+    """A flag or a positional word of a command."""
 
-    #: Such as ("-o", "--out"). A name without a minus is a word, not a flag.
+    #: Names of a flag, such as ("-o", "--out"), or the name of a word, which has no minus.
     names: tuple[str, ...]
     #: Keyword arguments of `argparse.ArgumentParser.add_argument`.
     settings: dict[str, Any]
-    #: Possible values, for completion; () if they cannot be listed.
+    #: Possible values, for completion in shells; () if they cannot be listed.
     values: tuple[str, ...]
 
     @property
     def is_flag(self) -> bool:
-        """Whether the name begins with a minus."""
+        """Whether this is a flag, whose name begins with a minus."""
         return self.names[0][0] == "-"
 
     @property
     def takes_value(self) -> bool:
-        """Whether a value follows the name."""
+        """Whether a value follows the flag on the command line."""
         return self.settings.get("action") != "store_true"
 
     @property
@@ -56,13 +56,13 @@ class Option(NamedTuple):
         return str(self.settings["help"]).replace("%%", "%")
 
 
-# A function defers imports until the options are needed.
+# Options may be declared by a function, so that its imports run only when the options are needed.
 Options = Option | Callable[[], Iterable[Option]]
 Run = Callable[["argparse.Namespace"], int]
 
 
 class Command(NamedTuple):
-    """A command: a row of the table."""
+    """A row of the table: one command."""
 
     name: str
     about: str
@@ -72,13 +72,13 @@ class Command(NamedTuple):
     status: str
     more: str
     runs_program: bool
-    #: The name of the words after ``--`` in the usage; "" if the command takes none.
+    #: The name in the usage of the words after ``--``; "" if no words may follow ``--``.
     after_dashes: str
     #: The entry of `HEADINGS` under which the command is listed.
     heading: str
 
     def options(self) -> Iterator[Option]:
-        """Return the command's options; functions among them are called."""
+        """Yield the command's options, including those that functions return."""
         for entry in self.declared:
             if isinstance(entry, Option):
                 yield entry
@@ -102,16 +102,16 @@ def option(
     closed: bool = False,
     **settings: Any,
 ) -> Option:
-    """Describe an option, or a word if `name` does not begin with a minus.
+    """Return a flag, or a positional word if `name` does not begin with a minus.
 
-    Shells complete `values`. With `closed`, the help lists the values, and other values are
-    refused. `settings` are passed on to `argparse.ArgumentParser.add_argument`.
+    Shells complete `values`. If `closed` is True, the help lists the values, and other values are
+    refused. `settings` are passed to `argparse.ArgumentParser.add_argument`.
     """
     values = tuple(values)
     if closed:
         settings["type"] = _one_of(values)
         about = f"{about}: {', '.join(values)}"
-    # argparse formats the help with %.
+    # argparse formats the help with the operator %.
     settings["help"] = about.replace("%", "%%")
     return Option((short, name) if short else (name,), settings, values)
 
@@ -127,14 +127,14 @@ def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def wrong_word(message: str) -> Exception:
-    """Return the error of a word that an option does not take."""
+    """Return the error for a value that an option does not accept."""
     import argparse
 
     return argparse.ArgumentTypeError(message)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a question with the nearest of the known words; "" if none is near.
+    """Return a question that suggests the most similar known word; "" if no word is similar.
 
     >>> did_you_mean("chek", ["check", "draw"])
     '; did you mean check?'
@@ -156,29 +156,30 @@ def command(
     runs_program: bool = False,
     after_dashes: str = "",
 ) -> Callable[[Run], Run]:
-    """Add a function to the table, under its name without the underscore.
+    """Return a decorator that adds a function to the table, under its name without underscores.
 
     Parameters
     ----------
     about : str
         One line of help, in lower case.
     *options : Option or function
-        A function returns options. It is called when the help or the arguments of this command are
-        read, so that other commands do not import its modules.
+        Options, or functions that return options. A function is called when the help or the
+        arguments of this command are read, so that other commands do not import its modules.
     heading : str
         The entry of `HEADINGS` under which the command is listed.
     examples : iterable of str
-        Whole command lines without the program's name, at least one. tests/cli/test_examples.py
-        runs each in a folder that holds the files of tests/cli/examples.
+        At least one whole command line, without the program's name. tests/cli/test_examples.py runs
+        each example in a folder that contains the files of tests/cli/examples.
     status : str
-        The exit status in words.
+        The description of the exit statuses in ``--help``.
     more : str
         Further text of ``--help``.
     runs_program : bool
-        Words after ``--`` are a program; they become `options.program`. The command's own output
-        goes to standard error, and the program's is untouched.
+        Whether the words after ``--`` are a program that the command runs. The words become
+        `options.program`. The command writes its own output to standard error, so that standard
+        output has only the program's output.
     after_dashes : str
-        The name of the words after ``--``, such as "NVCC FLAGS..."; the words become
+        The name in the usage of the words after ``--``, such as "NVCC FLAGS...". The words become
         `options.program`.
     """
 
@@ -194,10 +195,9 @@ def command(
 
 
 def commands() -> dict[str, Command]:
-    """Return every command by its name, in the order of ``--help``.
+    """Return all commands by name, in the order of ``--help``.
 
-    Each folder of the package may have a module ``commands``, whose commands are found here
-    without a list.
+    The commands of every file ``commands.py`` in a folder of the package are included.
     """
     # Importing a module runs its `@command` decorators, which fill `_COMMANDS`.
     rooms = sorted(path.parent.name for path in Path(__file__).parents[1].glob("*/commands.py"))

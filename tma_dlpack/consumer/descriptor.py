@@ -1,8 +1,9 @@
-"""`MatrixDescriptor`: 64 bits that describe an operand in shared memory, and their meaning.
+"""`MatrixDescriptor`: the 64 bits that describe an operand in shared memory, and their meaning.
 
-An operand consists of atoms, which follow each other in shared memory. An atom has 8 rows of 16
-(core matrix), 32, 64 or 128 bytes. The rows of a K-major operand are M or N; the rows of an
-MN-major operand are K. The two offsets are the distances to the next atom:
+An operand consists of atoms. An atom is 8 rows of 16 bytes (a core matrix), or of 32, 64 or 128
+bytes (the span of the swizzle). The rows of a K-major operand step along M or N; the rows of an
+MN-major operand step along K. The leading and the stride byte offset are distances from the start
+of an atom to the start of the next atom, each in one direction:
 
 =========  ========  ==============================  ===============================
 major      swizzle   leading byte offset             stride byte offset
@@ -47,7 +48,8 @@ from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tables.errors import argument_error, bad_value, sealed
 
-#: (instruction, swizzle) -> bits that do not depend on the tile: "layout type" and "fixed".
+#: (instruction, swizzle) -> the fields "layout type" and "fixed", which do not depend on the tile,
+#: at their places in the descriptor.
 _CONSTANT_BITS = {
     (row.name, swizzle): row.fixed << FIXED.first_bit | number << row.fields[-1].first_bit
     for row in INSTRUCTIONS.values()
@@ -55,7 +57,7 @@ _CONSTANT_BITS = {
 }
 
 OFFSET_MEANINGS = {
-    # (major, swizzled): meaning of the leading and of the stride byte offset
+    # (major, whether there is a swizzle): meanings of (leading byte offset, stride byte offset)
     ("K", False): ("to the next 16 bytes of K", "to the next 8 rows of M or N"),
     ("K", True): ("not read with a swizzle", "to the next 8 rows of M or N"),
     ("MN", False): ("to the next 8 rows of K", "to the next 16 bytes of M or N"),
@@ -69,8 +71,9 @@ OFFSET_MEANINGS = {
 class MatrixDescriptor(Drawn):
     """The matrix descriptor of a tile in shared memory, for `wgmma` or `tcgen05.mma`.
 
-    `matrix_descriptor` makes it. `value` is the operand of one instruction, which multiplies
-    `k_elements` elements along K; ``advance(1)`` returns the descriptor of the next instruction.
+    The function `matrix_descriptor` returns such a descriptor. `value` is the operand of one
+    instruction, which multiplies `k_elements` elements along K. ``advance(1)`` returns the
+    descriptor for the next instruction.
 
     Attributes
     ----------
@@ -80,16 +83,18 @@ class MatrixDescriptor(Drawn):
     data_type : TensorMapDataType
     swizzle : TmaSwizzle
     leading_byte_offset, stride_byte_offset : int
-        Bytes from one atom to the next; ``print(descriptor)`` shows the direction.
+        Bytes from an atom to the next atom in one direction. ``print(descriptor)`` shows the
+        direction of each offset.
     base_offset : int
-        0 for every tile that TMA wrote. The PTX ISA's ``(pattern start >> 7) & 7`` gives wrong
-        products at addresses that are not a multiple of the pattern [measured, H200, driver
-        580.159.04, 2026-11-21]: TMA and wgmma both swizzle by the absolute address.
+        Always 0, because TMA and wgmma both swizzle by the absolute address. The PTX ISA's formula
+        ``(pattern start >> 7) & 7`` gives wrong products if the address is not a multiple of the
+        pattern's size [measured, H200, driver 580.159.04, 2026-11-21].
     mn_elements : int
-        Number of elements of M or N in the tile. One wgmma takes 64 of M, and 8 to 256 of N.
+        Number of elements along M or N in the tile. One wgmma multiplies 64 elements along M, and 8
+        to 256 along N.
     k_starts : tuple of int
-        Shared-memory address where each remaining K step begins, bytes; the first address is that
-        of this descriptor.
+        Shared-memory addresses in bytes where the K steps begin, from this descriptor's step to the
+        last step of the tile.
 
     Examples
     --------
@@ -112,33 +117,33 @@ class MatrixDescriptor(Drawn):
 
     @property
     def start_address(self) -> int:
-        """Shared-memory address of the operand's first byte, before the swizzle."""
+        """Address of the operand's first byte in shared memory, if there were no swizzle."""
         return self.k_starts[0]
 
     @property
     def layout_type(self) -> int:
-        """Number of the swizzle in the field "layout type"."""
+        """The number in the descriptor's field "layout type", which encodes the swizzle."""
         return self._row.layout_types[self.swizzle]
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of an element."""
+        """Size of an element in bytes."""
         return DATA_TYPES[self.data_type].element_bytes
 
     @property
     def k_elements(self) -> int:
-        """Number of elements of K, 32 bytes, that one instruction multiplies."""
+        """Number of elements along K that one instruction multiplies; they take 32 bytes."""
         return K_STEP_BYTES // self.element_bytes
 
     @property
     def k_steps(self) -> int:
-        """Number of instructions from this descriptor to the end of the tile along K."""
+        """Number of instructions that multiply the tile along K, from this descriptor on."""
         return len(self.k_starts)
 
     @property
     @untraced
     def value(self) -> int:
-        """The descriptor as a 64-bit integer, for the instruction's operand."""
+        """The descriptor as a 64-bit integer, which is an operand of the instruction."""
         return (
             _CONSTANT_BITS[self.instruction, self.swizzle]
             | encoded(self.k_starts[0])
@@ -149,15 +154,16 @@ class MatrixDescriptor(Drawn):
 
     @opaque
     def advance(self, k_steps: int = 1, *, mn_elements: int = 0) -> MatrixDescriptor:
-        """Return the descriptor of a later K step, or of later rows of M or N, of the same tile.
+        """Return the descriptor of a part of the tile that starts later along K, or along M or N.
 
         Parameters
         ----------
         k_steps : int
             Number of K steps to skip, from 0 to the attribute `k_steps` - 1.
         mn_elements : int
-            Number of elements of M or N to skip, in whole atoms: a multiple of 8 if K-major, or of
-            the elements of a span if MN-major. A tile of 128 rows takes two wgmma: at 0 and at 64.
+            Number of elements along M or N to skip. For a K-major tile, this must be a multiple
+            of 8. For an MN-major tile, it must be a multiple of the number of elements in a span.
+            For example, a tile of 128 rows of M needs two wgmma, with mn_elements 0 and 64.
 
         Returns
         -------
@@ -166,7 +172,7 @@ class MatrixDescriptor(Drawn):
         Raises
         ------
         TmaPreconditionError
-            If the new start is outside of the tile, or not at the start of an atom.
+            If the new start is outside of the tile, or if it is not the start of an atom.
         """
         steps = integer_of(k_steps)
         if steps is None or not 0 <= steps < self.k_steps:
@@ -179,7 +185,7 @@ class MatrixDescriptor(Drawn):
             must = f"be a multiple of {atom}, less than the {self.mn_elements} of the tile"
             fix = f"pass a multiple of {atom}, the elements of an atom"
             raise bad_value("mn_elements", mn_elements, must, fix)
-        # Bytes to the next atom of M or N; see the table of the module.
+        # Bytes to the next atom along M or N; see the table in the docstring of this module.
         leads = self.major == "MN" and self.swizzle is not TmaSwizzle.none
         step_bytes = self.leading_byte_offset if leads else self.stride_byte_offset
         moved = skipped // atom * step_bytes
@@ -190,9 +196,9 @@ class MatrixDescriptor(Drawn):
     def read(self, smem: object) -> npt.NDArray[Any]:
         """Return the operand that the tensor core reads from shared memory, as an array.
 
-        The addresses follow from the 64 bits of each step alone, by the PTX ISA's canonical
-        layouts; the tensor map is not used. So if the result equals the tile, the descriptor is
-        right.
+        The method computes the addresses from the descriptor of each K step, by the canonical
+        layouts of the PTX ISA, without the tensor map. If the result equals the tile, the
+        descriptor is therefore correct.
 
         Parameters
         ----------
@@ -202,7 +208,8 @@ class MatrixDescriptor(Drawn):
         Returns
         -------
         array (mn_elements, K) if K-major, (K, mn_elements) if MN-major
-            Elements from this step to the end of the tile, as in `Tile.array`: bfloat16 is uint16.
+            The elements from this K step to the end of the tile, with the dtype of `Tile.array`
+            (uint16 for bfloat16).
 
         Raises
         ------
@@ -218,7 +225,7 @@ class MatrixDescriptor(Drawn):
         >>> bool((tma.matrix_descriptor(tm).read(smem) == x).all())
         True
         """
-        # Each step is bytes (mn, k, element_bytes); K is axis 1.
+        # The shape of each entry of `steps` is (mn, k, element_bytes), so axis 1 is K.
         memory = _bytes_of(smem)
         steps = [
             _operand(self.advance(n), self.advance(n).value, memory) for n in range(self.k_steps)
@@ -232,7 +239,7 @@ class MatrixDescriptor(Drawn):
 
     @property
     def _mn_atom(self) -> int:
-        """Number of elements of M or N in an atom."""
+        """Number of elements along M or N in an atom."""
         return 8 if self.major == "K" else SPAN_BYTES[self.swizzle] // self.element_bytes
 
     @opaque
@@ -245,7 +252,7 @@ class MatrixDescriptor(Drawn):
             + strides.format(atom=atom_rows(self.swizzle)),
             "layout type": f"swizzle {self.swizzle.name}",
         }
-        # "8 bits: e4m3, ..." -> "8 bits".
+        # For example, "8 bits: e4m3, ..." becomes "8 bits".
         name, k = OPERAND_TYPES[self.data_type].partition(":")[0], self.k_steps * self.k_elements
         starts = ", ".join(f"{start:#x}" for start in self.k_starts[:8])
         more = f" and {self.k_steps - 8} more" if self.k_steps > 8 else ""
@@ -276,7 +283,10 @@ def _bytes_of(smem: object) -> npt.NDArray[np.uint8]:
 def _operand(
     of: MatrixDescriptor, value: int, memory: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]:
-    """Return the operand of one step as bytes (mn, k, element_bytes), read by its descriptor."""
+    """Return the operand of one K step, whose descriptor is `value`.
+
+    The result is bytes of shape (mn, k, element_bytes).
+    """
     size = of.element_bytes
     address = operand_addresses(
         of.instruction, value, of.major, of.mn_elements, of.k_elements, size
@@ -290,16 +300,17 @@ def _operand(
     return seen
 
 
-# A kernel's ring of stages has few descriptors, which the simulator reads again and again.
+# A kernel uses few different descriptors, and the simulator reads each of them many times.
 @functools.lru_cache(maxsize=512)
 def operand_addresses(
     instruction: str, value: int, major: Major, mn: int, k: int, element_bytes: int
 ) -> IntArray:
     """Return the shared-memory address of each element (mn, k) of a descriptor's operand.
 
-    Below, m and k count elements, T elements have 16 bytes, and W is span / 16. LBO and SBO are the
-    descriptor's leading and stride byte offset. The canonical layouts of the PTX ISA, in bytes,
-    before the swizzle:
+    The table has the canonical layouts of the PTX ISA: the offset in bytes of the element at
+    (m, k), before the swizzle. LBO and SBO are the descriptor's leading and stride byte offset. T
+    is the number of elements in 16 bytes, and W is span / 16. The last term of each row counts
+    elements: multiply it by the size of an element.
 
     ========  =====================================================================
     K         (m % 8) span + (m / 8) SBO + (k / T) (LBO; swizzled: 16) + k % T
@@ -310,7 +321,7 @@ def operand_addresses(
     Raises
     ------
     KeyError
-        If the instruction does not have the layout type.
+        If the instruction does not support the layout type in the descriptor.
     """
     row, size = INSTRUCTIONS[instruction], element_bytes
     fields = {field.name: field.of(value) for field in row.fields}
@@ -322,7 +333,7 @@ def operand_addresses(
         fields["layout type"]
     ]
     span, rows = SPAN_BYTES[swizzle], atom_rows(swizzle)
-    # Elements of 16 bytes, and pieces of 16 bytes in a span: T and W above.
+    # These are T and W of the table: elements in 16 bytes, and pieces of 16 bytes in a span.
     per_unit, wide = UNITS // size, span // UNITS
 
     at_m: IntArray = np.arange(mn, dtype=np.int64)[:, None]

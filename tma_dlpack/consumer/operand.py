@@ -1,13 +1,15 @@
 """Operands of the instructions that read shared memory through a matrix descriptor.
 
 `Instruction` has the facts about an instruction. `Operand` has the arguments of
-`matrix_descriptor`, with the tile as a matrix::
+`matrix_descriptor`, and the tile as a matrix. A span is a part of a row of the matrix that is
+contiguous in shared memory. The first spans of all rows form the first column of spans, the second
+spans form the second column, and so on::
 
     [column of spans][row][span bytes]        address = (column * rows + row) * pitch + byte
 
-A tile has one column if a row of the box is the whole width. The tile of a map made with
-`split_inner` has several columns, because the map's outermost dimension steps from one span of a
-row to the next.
+A tile has one column of spans if a row of the box is a whole row of the matrix. The tile of a map
+made with `split_inner` has several columns of spans, because the map's outermost dimension steps
+from a span of a row to the next span of the same row.
 """
 
 from __future__ import annotations
@@ -25,18 +27,18 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 Major = Literal["K", "MN"]
 
-#: Bytes of K that one instruction multiplies, for all types; for example 16 elements of 16 bits.
+#: Bytes along K that one instruction multiplies, for every data type (16 elements of 16 bits).
 K_STEP_BYTES = 32
-#: Bytes of the unit in which a descriptor has its address and offsets.
+#: A descriptor has its address and offsets in units of this number of bytes.
 UNITS = 16
 
-#: By TmaSwizzle: bytes of a row of a swizzle atom; without a swizzle, of a core matrix (8 rows).
+#: TmaSwizzle -> bytes of a row of an atom. Without a swizzle, the atom is a core matrix.
 SPAN_BYTES = (16, *SWIZZLE_SPAN_BYTES[1:])
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A bit field of a descriptor; `about` explains it if its value is equal for all tiles."""
+    """A bit field of a descriptor; `about` explains a value that is the same for all tiles."""
 
     name: str
     first_bit: int
@@ -44,12 +46,12 @@ class Field:
     about: str = ""
 
     def of(self, value: int) -> int:
-        """Return the field's number in the 64 bits of a descriptor."""
+        """Return the number that this field has in a 64-bit descriptor."""
         return value >> self.first_bit & (1 << self.bits) - 1
 
     @property
     def place(self) -> str:
-        """The range of bits, as PTX writes it.
+        """The range of the field's bits, first and last bit included, as PTX writes it.
 
         >>> Field("start address", 0, 14).place
         '0..13'
@@ -68,15 +70,16 @@ class Instruction:
     capabilities : tuple of int
         Major compute capabilities of the GPUs that have the instruction.
     fields : tuple of Field
-        All fields of the 64-bit descriptor, the layout type last; other bits are 0.
+        All fields of the 64-bit descriptor; the field "layout type" is last. Bits outside of the
+        fields are 0.
     layout_types : dict
         Swizzle -> number in the field "layout type".
     fixed : int
-        Number in the field "fixed", or 0.
+        Number in the field "fixed"; 0 if the instruction has no such field.
     mn_bits : tuple of int
-        Sizes in bits of the elements that the instruction can read MN-major.
+        Sizes in bits of the elements that the instruction can read from an MN-major tile.
     pattern_aligned : bool
-        Whether a tile must begin at the start of the swizzle pattern.
+        Whether the tile's address must be a multiple of the size of the swizzle pattern.
     sure : str
         The evidence for these facts: measured or documented.
     source : str
@@ -93,7 +96,7 @@ class Instruction:
     source: str
 
 
-# Fields that wgmma and tcgen05 share; only tcgen05 has FIXED.
+# Fields of the descriptors of wgmma and tcgen05. Only tcgen05 has FIXED.
 START = Field("start address", 0, 14)
 LEADING = Field("leading byte offset", 16, 14)
 STRIDE = Field("stride byte offset", 32, 14)
@@ -141,7 +144,7 @@ INSTRUCTIONS: dict[str, Instruction] = {
 }
 
 _T = TensorMapDataType
-#: Data type of a map -> types of tensor-core operands that such a map copies.
+#: Data type of a map -> the types of tensor-core operands that a map of this data type can copy.
 OPERAND_TYPES: dict[TensorMapDataType, str] = {
     _T.FLOAT16: "f16",
     _T.BFLOAT16: "bf16",
@@ -152,12 +155,12 @@ OPERAND_TYPES: dict[TensorMapDataType, str] = {
 
 
 def atom_rows(swizzle: TmaSwizzle) -> int:
-    """Return the number of rows of a swizzle atom."""
+    """Return the number of rows of an atom."""
     return 4 if swizzle == TmaSwizzle.bytes128_atom_32B else 8
 
 
 def encoded(offset_bytes: int) -> int:
-    """Return an address or an offset in the form of a descriptor (PTX: matrix-descriptor-encode).
+    """Encode an address or an offset for a field of a descriptor (PTX: matrix-descriptor-encode).
 
     >>> encoded(1024)
     64
@@ -165,23 +168,24 @@ def encoded(offset_bytes: int) -> int:
     return (offset_bytes & 0x3FFFF) // UNITS
 
 
-# End of the addresses that a descriptor can hold: 14 bits in units of 16 bytes.
+# Addresses in a descriptor are below this number, because the field has 14 bits and a unit of 16
+# bytes.
 ADDRESS_END = 1 << 18
 
 
 class TileMatrix(NamedTuple):
-    """The layout of a tile of two dimensions in shared memory.
+    """The layout of a tile in shared memory as a matrix (see the docstring of this module).
 
     Attributes
     ----------
     columns : int
         Number of columns of spans.
     rows : int
-        Rows of each column.
+        Number of rows of the matrix, which is the number of rows of each column of spans.
     row_bytes : int
-        Bytes of a row within a span.
+        Size of a span in bytes.
     pitch_bytes : int
-        Bytes from one row to the next.
+        Bytes from the start of a span to the span of the next row.
     element_bytes : int
     """
 
@@ -193,21 +197,21 @@ class TileMatrix(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Number of elements of a row of the matrix, over all columns."""
+        """Number of elements of a row of the matrix, which are in all columns of spans."""
         return self.columns * self.row_bytes // self.element_bytes
 
     @property
     def column_bytes(self) -> int:
-        """Bytes from one column of spans to the next in shared memory."""
+        """Bytes from the start of a column of spans to the next column in shared memory."""
         return self.rows * self.pitch_bytes
 
 
-#: Stands for a tile that is not a matrix.
+#: The value for a tile that is not a matrix.
 NO_MATRIX = TileMatrix(0, 0, 0, 0, 1)
 
 
 class Operand(NamedTuple):
-    """The input of the rules in `refusals`, computed once per call.
+    """The input of the rules in `refusals`: the arguments of a call and the tile as a matrix.
 
     Attributes
     ----------
@@ -218,15 +222,15 @@ class Operand(NamedTuple):
     arguments : EncodeArguments
         Arguments of the map.
     smem_bytes : int
-        Size of the tile in shared memory, bytes.
+        Size of the tile in shared memory, in bytes.
     tile : TileMatrix
-        The tile as a matrix; `NO_MATRIX` if it is no matrix.
+        The tile as a matrix; `NO_MATRIX` if the tile is not a matrix.
     bits : int
-        Bits of an element.
+        Size of an element in bits.
     swizzle : TmaSwizzle
     rows_step : int
-        The number of rows of the tile must be a multiple of this: the rows of an atom if K-major,
-        of a K step if MN-major.
+        The number of rows of the tile must be a multiple of `rows_step`: the rows of an atom if the
+        tile is K-major, or the rows of a K step if it is MN-major.
     """
 
     tensor_map: TensorMap
@@ -262,25 +266,26 @@ class Operand(NamedTuple):
 
     @property
     def dtype(self) -> str:
-        """Name of the tensor's dtype, such as float8_e4m3fn; empty without a tensor."""
+        """Name of the dtype of the map's tensor, such as float8_e4m3fn; "" without a tensor."""
         return str(getattr(self.tensor_map.tensor, "dtype", "")).rpartition(".")[2]
 
     @property
     def address_step(self) -> int:
-        """The alignment of the tile's address, in bytes."""
+        """The alignment in bytes that the tile's address must have."""
         if self.instruction.pattern_aligned:
             return max(SMEM_ALIGNMENT, SWIZZLES[self.swizzle].repeat_bytes)
         return SMEM_ALIGNMENT
 
 
-# The byte offsets from one atom to the next. Each is one expression, because the page has it too:
+# The functions below return the leading and the stride byte offset. Each is one expression, because
+# the generator prints the expression for the explorer's page.
 #
-#   major   leading, stride; swizzle none   others
-#   K       column, atom                    16 (not read), atom
-#   MN      atom, column                    column, atom
+#   major   (leading, stride) with swizzle none   (leading, stride) with another swizzle
+#   K       (column, atom)                        (16, atom); the 16 is not read
+#   MN      (atom, column)                        (column, atom)
 #
-# "column" is the bytes of all rows of one span; "atom" is the bytes of 8 rows (4 rows for the atom
-# of 32 bytes).
+# "column" is the size of a column of spans in bytes. "atom" is the size of an atom in bytes: 8 rows
+# of a span, or 4 rows for the swizzle bytes128_atom_32B.
 
 
 def leading_bytes(o: Operand) -> int:
@@ -304,11 +309,12 @@ def _atom_bytes(o: Operand) -> int:
 
 
 def tile_matrix(tensor_map: TensorMap) -> TileMatrix | None:
-    """Return a map's tile as a matrix; None for rank 1, or with more than two extents over 1.
+    """Return a map's tile as a matrix, or None if the tile is not a matrix.
 
-    The columns of spans are the dimension that `split_inner` added. If the call that made the map
-    is not known, a third extent over 1 is taken for this dimension if its stride in global memory
-    equals the bytes of a row of the box.
+    A tiled map of rank 2 or more has a matrix if at most one outer dimension of the box has an
+    extent greater than 1. The dimension that `split_inner` added is not counted, because it counts
+    the columns of spans. If the call that made the map is not known, the outermost such dimension
+    is the added one if its stride in global memory equals the size of a row of the box in bytes.
     """
     tile = _tile_of(tensor_map.arguments, split_dimension(tensor_map))[1]
     return tile if tile.rows else None
@@ -317,27 +323,27 @@ def tile_matrix(tensor_map: TensorMap) -> TileMatrix | None:
 def split_dimension(tensor_map: TensorMap) -> int | None:
     """Return the number of the dimension that steps from span to span, or None if it is not known.
 
-    Dimension 0 is the innermost. A map made with the arguments of `tma.split_inner` has such a
-    dimension too, if its tensor has two dimensions or more: a vector described as a matrix is a
-    matrix.
+    Dimension 0 is the innermost. A map made with `split_inner=True` has such a dimension, and so
+    has a map made with the arguments that `tma.split_inner` returns, if its tensor has two
+    dimensions or more. A vector that is described as a matrix has no such dimension.
     """
-    # A ragged map has two more dimensions outside of this one.
+    # In a ragged map, two added dimensions are outside of this dimension.
     if tensor_map.split_inner:
         return tensor_map.rank - (1 if tensor_map.ragged is None else 3)
     if tensor_map.arguments.global_dim[1:2] != (1,):
-        # `_matrix_of` decides by the strides, unless the tile has one row.
+        # `_matrix_of` finds the dimension by the strides, unless dimension 1 has extent 1.
         return None
     view = tensor_map.description.view
     own = None if view is None else view.own
     if view is None or own is None or len(own.shape) < 2 or len(view.shape) != len(own.shape) + 1:
         return None
     span = view.shape[-1]
-    # The view must be the tensor with its last axis split into (spans, span).
+    # The view must be the tensor whose last axis is split into (spans, span), with spans first.
     same = view.shape[1:-1] == own.shape[:-1] and view.shape[0] * span == own.shape[-1]
     return len(own.shape) if same and view.strides[0] == span else None
 
 
-# The cache is as large as that of geometry.plan.
+# The cache has the size of the cache of geometry.plan.
 @functools.lru_cache(maxsize=1024)
 def _tile_of(arguments: EncodeArguments, split: int | None) -> tuple[int, TileMatrix, int]:
     plan = geometry.plan(arguments)
@@ -346,22 +352,23 @@ def _tile_of(arguments: EncodeArguments, split: int | None) -> tuple[int, TileMa
 
 def _matrix_of(plan: TilePlan, split: int | None) -> TileMatrix | None:
     args, counts = plan.arguments, plan.counts
-    # 0 for packed types.
+    # element_bytes is 0 for packed types.
     element_bytes = args.type_row.element_bits // 8
     if plan.unit_bytes or not element_bytes:
         return None
     columns = 1
     if args.kind == "tiled":
-        # Outer dimensions with more than one element in the box, outermost first.
+        # `axes` are the outer dimensions with more than one element in the box, outermost first.
         axes = [d for d in range(len(counts) - 1, 0, -1) if counts[d] > 1]
         if split is not None:
             columns = counts[split]
             axes = [d for d in axes if d != split]
-        # A single dimension of this kind, next to dimension 1 of extent 1, has the rows of a dense
-        # matrix, not columns of spans.
+        # Without `split`, the outermost axis may step from span to span. But if dimension 1 of the
+        # tensor has extent 1, a single axis steps along the rows of a dense matrix.
         elif axes and axes[0] > 1 and (len(axes) > 1 or args.global_dim[1] > 1):
             step_bytes = plan.steps[axes[0]] * args.global_strides[axes[0] - 1]
-            # The dimension steps to the bytes right after the row of the box.
+            # The axis steps to the bytes right after a row of the box, so it counts the columns of
+            # spans.
             if step_bytes == plan.line_bytes:
                 columns = counts[axes.pop(0)]
         if len(counts) < 2 or len(axes) > 1:

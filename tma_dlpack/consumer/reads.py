@@ -1,8 +1,9 @@
-"""Bytes of a tile that a warp reads, and the number of wavefronts that shared memory needs.
+"""The bytes of a tile that a warp reads, and the number of wavefronts that this read needs.
 
-Shared memory has 32 banks of 4 bytes. It serves threads in phases of at most 128 bytes (8 threads
-of 16 bytes each, as `ldmatrix` reads 8 rows). Different words of one bank are served one after the
-other. The maximum number of words in a bank is the phase's *degree*; a degree of 1 has no conflict.
+Shared memory has 32 banks of 4 bytes. It serves the threads of a warp in phases of at most 128
+bytes. For example, in a phase of `ldmatrix` 8 threads read 16 bytes each. Different words of the
+same bank need different wavefronts, one after the other. The *degree* of a phase is the maximum
+number of different words that it reads from one bank; a phase of degree 1 has no bank conflict.
 
 Source: CUDA C++ Programming Guide, shared memory; documented, not measured.
 """
@@ -23,11 +24,11 @@ from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import argument_error, bad_value
 from tma_dlpack.tensor_map.map import TensorMap
 
-# Threads of a warp; threads of a phase if each reads 16 bytes.
+# Number of threads of a warp; number of threads of a phase in which each thread reads 16 bytes.
 WARP, PHASE = 32, 8
-# Maximum number of shared addresses, or of threads of a function.
+# Maximum number of addresses in the argument `access`, or of threads for which it is called.
 MAX_READS = 1 << 16
-# Maximum number of phases that a picture can step through.
+# Maximum number of phases that a picture shows.
 MAX_PHASES = 16
 
 PATTERNS = {
@@ -35,7 +36,8 @@ PATTERNS = {
     "row": "8 neighbouring chunks of 16 bytes per phase",
 }
 
-#: Thread number -> row-major index of the element in the logical tile; None for an idle thread.
+#: A function from a thread's number to the row-major index of an element in the logical tile. The
+#: index is None for an idle thread.
 Access = Callable[[int], Sequence[int] | None]
 #: Numbers of the 4-byte words that each thread of a phase reads.
 Threads = tuple[tuple[int, ...], ...]
@@ -43,17 +45,17 @@ Threads = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """One access: the bytes of the tile that each thread reads.
+    """An access to a tile: the bytes of the tile that each thread reads.
 
     Attributes
     ----------
     lines, inner : array (phases, threads)
-        Line of the tile, and first byte in the line. The line of an idle thread is -1.
+        For each thread, the line of the tile that it reads, and the first byte that it reads in the
+        line. The line of an idle thread is -1.
     size : int
         Number of bytes that a thread reads.
     threads : int
-        Number of threads; after this number the threads are counted from 0 again, because a warp
-        repeats a pattern.
+        Number of threads. Read number i belongs to the thread with the number i modulo `threads`.
     name, words : str
         Short and long description of the access.
     """
@@ -67,7 +69,7 @@ class Reads:
 
 
 def reads_of(plan: TilePlan, access: Any, threads: int, size: int | None, offset: int) -> Reads:
-    """Return the reads of an access: the name of a pattern, a function, or shared addresses."""
+    """Return the reads of `access`: the name of a pattern, a function, or shared addresses."""
     if callable(access):
         return _by_function(plan, access, threads, size)
     pattern = text_of(access)
@@ -85,11 +87,15 @@ def reads_of(plan: TilePlan, access: Any, threads: int, size: int | None, offset
 
 
 def _pattern(plan: TilePlan, name: str) -> tuple[IntArray, IntArray]:
-    """Return all 16-byte chunks of the tile, column by column or row by row, in whole phases."""
+    """Return the lines and bytes of all 16-byte chunks of a tile, as arrays (phases, threads).
+
+    The order of the chunks is column by column, or row by row. Chunks that do not fill a phase are
+    omitted.
+    """
     rows: IntArray = np.arange(plan.lines, dtype=np.int64)
     columns: IntArray = np.arange(0, plan.smem_line_bytes, CHUNK_BYTES, dtype=np.int64)
     if name == "column":
-        # Whole phases only, unless the tile has fewer than 8 rows.
+        # Omit the rows that do not fill a phase, unless the tile has fewer than 8 rows.
         rows = rows[: len(rows) // PHASE * PHASE or len(rows)]
         inner, lines = np.meshgrid(columns, rows, indexing="ij")
         width = min(PHASE, len(rows))
@@ -101,7 +107,7 @@ def _pattern(plan: TilePlan, name: str) -> tuple[IntArray, IntArray]:
 
 
 def _by_function(plan: TilePlan, access: Access, threads: object, size: object) -> Reads:
-    """Return the reads of a function, which is called for every thread."""
+    """Call the function `access` for every thread, and return the reads."""
     count, size = integer_of(threads), _thread_bytes(plan, size)
     if count is None or not 1 <= count <= MAX_READS:
         raise bad_value("threads", threads, f"be 1..{MAX_READS}", f"pass threads={WARP}, a warp")
@@ -112,8 +118,8 @@ def _by_function(plan: TilePlan, access: Access, threads: object, size: object) 
 
 
 def _by_address(plan: TilePlan, addresses: IntArray, size: int, offset: int) -> Reads:
-    """Return the bytes of the tile that are at shared addresses, under the map's swizzle."""
-    # A swizzle is its own inverse.
+    """Return the reads of threads that read at the swizzled shared-memory `addresses`."""
+    # A swizzle is its own inverse, so applying it again returns the unswizzled address.
     plain = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, addresses)) - offset
     lines, inner = np.divmod(plain, plan.pitch_bytes)
     outside = (lines < 0) | (lines >= plan.lines) | (inner + size > plan.smem_line_bytes)
@@ -130,7 +136,10 @@ def _by_address(plan: TilePlan, addresses: IntArray, size: int, offset: int) -> 
 
 
 def _in_phases(places: IntArray, size: int) -> tuple[IntArray, IntArray]:
-    """Split lines and bytes into phases of at most 128 bytes; the last threads may be idle."""
+    """Split the places of all threads into phases of at most 128 bytes.
+
+    The last phase is filled with idle threads.
+    """
     width = min(WARP, LINE_BYTES // size)
     idle = -places.shape[1] % width
     lines = np.pad(places[0], (0, idle), constant_values=-1)
@@ -138,7 +147,7 @@ def _in_phases(places: IntArray, size: int) -> tuple[IntArray, IntArray]:
 
 
 def _thread_bytes(plan: TilePlan, given: object) -> int:
-    """Return the number of bytes that a thread reads; the default is one element."""
+    """Return the number of bytes that a thread reads; if `given` is None, one element."""
     if given is None:
         return max(1, plan.arguments.type_row.element_bits // 8)
     size = integer_of(given)
@@ -149,13 +158,13 @@ def _thread_bytes(plan: TilePlan, given: object) -> int:
 
 
 def _place(plan: TilePlan, access: Access, thread: int, size: int) -> tuple[int, int]:
-    """Call a function for one thread; return (line, byte of the line) of its element."""
+    """Call `access` for one thread; return the element's place as (line, byte in the line)."""
     shape = plan.tile_shape
     place = element_of(access, thread, shape)
     if place is None:
         return -1, 0
     line = int(np.ravel_multi_index(place[:-1], shape[:-1])) if len(shape) > 1 else 0
-    # Index in the last axis -> byte; packed types have several elements in a byte.
+    # Convert the index along the last axis to a byte. Packed types have several elements in a byte.
     inner = place[-1] * plan.smem_line_bytes // shape[-1]
     if inner % size:
         found = f"access({thread}) returns {place}, byte {inner} of its row"
@@ -167,7 +176,7 @@ def _place(plan: TilePlan, access: Access, thread: int, size: int) -> tuple[int,
 
 
 def element_of(access: Access, thread: int, shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Call a function for one thread; return the index that it returns, or refuse it."""
+    """Call `access` for one thread and return the index; refuse an index outside of the tile."""
     must = f"return an index into the tile, which has shape {shape}, or None for an idle thread"
     fix = "count elements of the tile row-major, from 0"
     try:
@@ -195,13 +204,14 @@ class SwizzleConflicts:
     ----------
     swizzle : TmaSwizzle
     degrees : tuple of int
-        Number of wavefronts of each phase; 1 is free of conflicts.
+        Number of wavefronts of each phase. A phase of 1 wavefront has no conflict.
     phase : int
-        Number of the first phase with the highest degree; the picture shows this phase.
+        Number of the first phase with the highest degree. Pictures show this phase.
     words : tuple of tuple of int
-        Numbers of the 4-byte words that each thread of this phase reads; empty for an idle thread.
+        For each thread of the phase `phase`, the numbers of the 4-byte words that it reads; empty
+        for an idle thread.
     first_phases : tuple of tuple of tuple of int
-        The words of the first phases, at most 16 phases.
+        For each of the first 16 phases, the numbers of the words that its threads read.
     """
 
     swizzle: TmaSwizzle
@@ -212,7 +222,7 @@ class SwizzleConflicts:
 
     @property
     def worst(self) -> int:
-        """The highest degree."""
+        """The highest degree of all phases."""
         return max(self.degrees)
 
     @property
@@ -222,14 +232,15 @@ class SwizzleConflicts:
 
 
 def conflicts(plan: TilePlan, reads: Reads, smem_offset: int) -> SwizzleConflicts:
-    """Return for each phase the maximum number of different words in one bank."""
-    # Byte addresses (phases, threads, words), then word numbers; -1 for an idle thread.
+    """Return the bank conflicts of `reads` with the swizzle of `plan`."""
+    # The shape of `words` is (phases, threads, words of a thread); -1 means an idle thread.
     start = smem_offset + reads.lines * plan.pitch_bytes + reads.inner
     every: IntArray = start[..., None] + np.arange(0, reads.size, BANK_BYTES)
     words: IntArray = np.asarray(geometry.swizzle_offset(plan.arguments.swizzle, every))
     words = np.where(reads.lines[..., None] < 0, -1, words // BANK_BYTES)
 
-    # Threads that read the same word share it (broadcast), so count each word of a phase once.
+    # Several threads can read the same word in one wavefront (broadcast), so count each different
+    # word of a phase once.
     sorted_words = np.sort(words.reshape(len(words), -1), axis=1)
     new = np.diff(sorted_words, axis=1, prepend=-1) != 0
     phase = np.nonzero(new)[0]
@@ -250,16 +261,16 @@ def _of_threads(words: IntArray) -> Threads:
 
 
 def with_other_swizzles(own: EncodeArguments, tensor_map: TensorMap) -> list[EncodeArguments]:
-    """Return the arguments with each other swizzle that the rules accept on the GPU of a map.
+    """Return `own` with each other swizzle that the rules accept for the target of a map.
 
-    `own` are the arguments of the map, or of its copy if the copy differs (four rows of gather4).
+    `own` are the map's arguments, or for gather4 the arguments of a box of four rows.
 
     >>> import numpy as np, tma_dlpack as tma
     >>> tm = tma.make_tma_descriptor(np.zeros((64, 32), np.float16), (64, 32))
     >>> [a.swizzle.name for a in with_other_swizzles(tm.arguments, tm)]
     ['bytes64', 'bytes128']
     """
-    # Imported here, because these modules load many others and few pictures need them.
+    # These imports are here, because the modules load many others and few pictures need them.
     from tma_dlpack.checks.report import find_violations
     from tma_dlpack.checks.request import driver_call
 

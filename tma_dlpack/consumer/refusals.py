@@ -1,7 +1,7 @@
-"""Reasons why an instruction cannot read a tile: one row per reason, with a call that works.
+"""Reasons why an instruction cannot read a tile; each row proposes a call that works.
 
-The condition `holds` of a row is one expression, because `.packaging/generate.py` prints it for the
-page, too.
+The condition `holds` of a row is a single expression, because `.packaging/generate.py` prints it in
+JavaScript for the explorer's page.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from tma_dlpack.tables.rule import Rule, Text
 from tma_dlpack.tables.targets import MAX_RANK
 from tma_dlpack.tensor_map.map import TensorMap
 
-#: Float types of 8 bits that tensor cores multiply; their maps have the data type UINT8.
+#: Floating-point dtypes of 8 bits that tensor cores multiply. Maps of such tensors have the data
+#: type UINT8.
 _FLOAT8 = ("float8_e4m3fn", "float8_e5m2")
 _SWIZZLES = (TmaSwizzle.bytes32, TmaSwizzle.bytes64, TmaSwizzle.bytes128)
 _MAX_SPAN_BYTES = 128
 
 
 def find_violations(facts: Any, rows: Sequence[Rule], source: str = "") -> list[Violation]:
-    """Return the violations of rows that do not hold, unless one of their prerequisites fails too.
+    """Return a violation for each row that does not hold.
 
-    `facts` are an `Operand`, or a `Load` of ldmatrix. `source` replaces the source of the rows.
+    A row is skipped if one of its prerequisites does not hold. `facts` is an `Operand`, or a `Load`
+    of ldmatrix. `source`, if not empty, replaces the source of the rows.
     """
     failed = [row for row in rows if not row.holds(facts)]  # type: ignore[operator]
     if not failed:
@@ -63,7 +65,8 @@ def _text(text: Text, facts: Any) -> str:
 
 
 def _has_instruction(o: Operand) -> bool:
-    # A host tensor without `target=` gets sm_90, but its tile is the same on every GPU.
+    # Accept a host tensor's map for sm_90, because sm_90 is the default target and the tile is the
+    # same on every GPU.
     return o.tensor_map.target.compute_capability[0] in o.instruction.capabilities or (
         o.tensor_map.target.is_sm_9x and not o.tensor_map.launchable
     )
@@ -111,12 +114,13 @@ def _fix_type(o: Operand) -> str:
 
 
 def _is_turned(o: Operand) -> bool:
-    # MN-major operands of 32-bit types use atoms of 32 bytes; no other operands use these atoms.
+    # A "turned" operand is MN-major, of a 32-bit type. tcgen05 reads such operands only with the
+    # swizzle bytes128_atom_32B.
     return o.instruction.name == "tcgen05" and o.major == "MN" and o.bits == 32
 
 
 def _swizzle_is_read(o: Operand) -> bool:
-    # bytes128_atom_32B is right only for "turned" operands.
+    # "Turned" operands need bytes128_atom_32B, and no other operand may have this swizzle.
     return o.swizzle in o.instruction.layout_types and _is_turned(o) == (
         o.swizzle == TmaSwizzle.bytes128_atom_32B
     )
@@ -144,8 +148,9 @@ def _fix_rank(o: Operand) -> str:
     return f"copy one matrix at a time, box_sizes={(*(1 for _ in box[:-2]), *box[-2:])}"
 
 
-# Without a swizzle: spans of 16 bytes, an even number if K-major, because a K step has 32 bytes.
-# With a swizzle: whole K steps in a row if K-major; whole spans if MN-major with several columns.
+# Without a swizzle, a span must be 16 bytes. If such a tile is K-major, it must have an even number
+# of columns of spans, because a K step has 32 bytes. With a swizzle, a row of a K-major tile must
+# be whole K steps; an MN-major tile must have one column of spans, or spans of the swizzle's size.
 def _width_is_read(o: Operand) -> bool:
     return (
         o.tile.row_bytes == SPAN_BYTES[o.swizzle] and (o.major == "MN" or o.tile.columns % 2 == 0)
@@ -175,7 +180,7 @@ def _must_width(o: Operand) -> str:
 
 
 def _fix_width(o: Operand) -> str:
-    """Propose a swizzle as wide as the row, or `split_inner` if a row is wider than 128 bytes."""
+    """Propose the swizzle whose span fits a row, or `split_inner` for rows above 128 bytes."""
     tile = o.tile
     step = K_STEP_BYTES if o.major == "K" else UNITS
     row_bytes = tile.columns * tile.row_bytes
@@ -201,14 +206,14 @@ def _fix_rows(o: Operand) -> str:
 
 
 def _can_split(o: Operand, span_bytes: int) -> bool:
-    """Return whether `split_inner` can split the tensor's rows into spans of this size."""
+    """Return whether `split_inner` can split the tensor's rows into spans of `span_bytes`."""
     args = o.arguments
     whole = args.row_bytes % span_bytes == 0 and args.rank < MAX_RANK
     return args.kind == "tiled" and (whole or o.tile.columns > 1)
 
 
 def _boxing(o: Operand, rows: int, row_bytes: int, options: str) -> str:
-    """Propose a box whose rows have one span."""
+    """Propose a box of `rows` rows; each row is one span of `row_bytes` bytes."""
     row = row_bytes * 8 // o.bits
     if o.arguments.kind != "tiled":
         return f"make the map with channels_per_pixel={row}, pixels_per_column={rows}{options}"
@@ -227,15 +232,18 @@ def _splitting(o: Operand, rows: int, row_bytes: int, swizzle: TmaSwizzle) -> st
 
 
 def _making(o: Operand, rows: int, row: int, options: str) -> str:
-    """Propose a box of the tensor's rank; add rules='driver' if it is larger than the tensor."""
+    """Propose a box of the tensor's rank with `rows` rows of `row` elements.
+
+    Add rules='driver' if the box is larger than the tensor.
+    """
     shape, given = _tile_of_tensor(o.tensor_map)
     if len(given) < 2:
         return (
             f"make the map of a matrix, x.reshape(rows, columns), with a box of {rows} rows or a "
             "multiple of them"
         )
-    # The axis of the rows: prefer an axis with several rows in the box, then in the tensor, then
-    # the last.
+    # Choose the axis of the rows: an axis with several rows in the box if there is one, else an
+    # axis with several rows in the tensor. Of several such axes, choose the last.
     at = max(range(len(given) - 1), key=lambda i: (given[i] > 1, shape[i] > 1, i))
     box = (*(rows if i == at else 1 for i in range(len(given) - 1)), row)
     if any(n > extent for n, extent in zip(box, shape, strict=True)):
@@ -244,7 +252,7 @@ def _making(o: Operand, rows: int, row: int, options: str) -> str:
 
 
 def _tile_of_tensor(tensor_map: TensorMap) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the extents and the box of a map without the dimensions of ragged and split_inner."""
+    """Return the extents and the box, without the dimensions that ragged and split_inner added."""
     shape, box = tensor_map.shape, tensor_map.box_sizes
     if tensor_map.ragged is not None:
         shape, box = shape[2:], box[2:]
@@ -273,7 +281,8 @@ def _fix_address(o: Operand) -> str:
     return f"align the tile to {step} bytes, for example smem_address={nearest:#x}"
 
 
-# Rules that must hold before the width and the rows of the tile have a meaning.
+# Prerequisites of the rules about the width and rows of the tile. If one of them fails, the tile is
+# not a matrix of operand elements.
 _IS_MATRIX = ("MATRIX_TYPE", "MATRIX_INTERLEAVE", "MATRIX_MAJOR", "MATRIX_SWIZZLE", "MATRIX_RANK")
 
 _row = partial(

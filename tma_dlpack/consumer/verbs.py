@@ -1,6 +1,6 @@
 """`matrix_descriptor` and `ldmatrix_addresses`: how to read the tile that a map's copy writes.
 
-At the end: why ldmatrix cannot read a tile, one row per reason.
+The table `LDMATRIX_RULES` has the reasons why ldmatrix cannot read a tile.
 """
 
 from __future__ import annotations
@@ -46,22 +46,24 @@ def matrix_descriptor(
     Parameters
     ----------
     tensor_map : TensorMap
-        A tiled map whose box is a matrix, a map made with `split_inner`, or an im2col map (rows are
-        pixels). Box extents of 1 do not count. The data type must be FLOAT16, BFLOAT16, TFLOAT32,
-        or UINT8 (for e4m3, e5m2, s8 and u8).
+        A tiled map whose box has two extents greater than 1, a map made with `split_inner`, or an
+        im2col map, whose pixels are the rows of the matrix. The data type must be FLOAT16,
+        BFLOAT16, TFLOAT32, or UINT8 (for e4m3, e5m2, s8 and u8).
     instruction : {"wgmma", "tcgen05"}
-        ``"wgmma"`` (sm_90) is measured, ``"tcgen05"`` (sm_100) is documented, not measured.
+        The instruction that reads the tile. The result for ``"wgmma"`` (sm_90) is measured; for
+        ``"tcgen05"`` (sm_100) it is documented, not measured.
     major : {"K", "MN"}
-        The dimension of the product that is contiguous in the tile: ``"K"`` for a box of
+        The dimension of the matrix product that is contiguous in the tile: ``"K"`` for a box of
         (M or N, K), ``"MN"`` for a box of (K, M or N).
     smem_address : int
-        Address of the tile in shared memory in bytes. If you pass 0, the kernel must add its
-        ``shared_address / 16`` to `value`.
+        Address of the tile in shared memory in bytes. If you pass 0, the kernel must add the tile's
+        address divided by 16 to `value`.
 
     Returns
     -------
     MatrixDescriptor
-        The descriptor of the first K step; its method `advance` returns those of later steps.
+        The descriptor of the first K step. Its method `advance` returns the descriptors of later
+        steps.
 
     Raises
     ------
@@ -69,13 +71,13 @@ def matrix_descriptor(
         If the instruction cannot read the tile because of its data type, rank, interleaved layout,
         NaN fill, width, number of rows or address. Each violation proposes a call that works.
     TmaTargetError
-        If the map's GPU lacks the instruction.
+        If the GPU that the map is for does not have the instruction.
 
     Notes
     -----
-    The descriptors of wgmma are measured (H200, driver 580.159.04, 2026-11-21): the products of
-    random tiles of all types, majors, swizzles and K steps are exact. `verify` repeats the
-    measurement.
+    The descriptors of wgmma are measured (H200, driver 580.159.04, 2026-11-21). With them, the
+    products of random tiles of all data types, majors, swizzles and K steps are exact. `verify`
+    repeats the measurement.
 
     Examples
     --------
@@ -111,7 +113,10 @@ def matrix_descriptor(
 
 
 def read_major(major: object, of: str) -> Major:
-    """Return the major in capitals; refuse any other value. `of` is a box with the major K."""
+    """Return `major` as ``"K"`` or ``"MN"``; refuse any other value.
+
+    `of` describes a K-major box for the message.
+    """
     text = text_of(major)
     named = None if text is None else text.upper()
     if named not in ("K", "MN"):
@@ -128,9 +133,7 @@ def _descriptor(operand: Operand) -> MatrixDescriptor:
         operand.swizzle,
         leading_bytes(operand),
         stride_bytes(operand),
-        # The base offset is 0, because TMA and wgmma both swizzle by the absolute address. With the
-        # PTX ISA's (pattern start >> 7) & 7, wgmma reads wrong bytes at an address that is not a
-        # multiple of the pattern [measured, H200, driver 580.159.04, 2026-11-21].
+        # The base offset is 0; the docstring of `MatrixDescriptor` gives the reason.
         0,
         tile.rows if is_k_major else tile.width,
         _k_major_starts(tile, operand.smem_address)
@@ -139,12 +142,12 @@ def _descriptor(operand: Operand) -> MatrixDescriptor:
     )
 
 
-# The caches are as large as that of geometry.plan.
+# The two caches have the size of the cache of geometry.plan.
 @functools.lru_cache(maxsize=1024)
 def _k_major_starts(tile: TileMatrix, first: int) -> tuple[int, ...]:
-    """Return the address where each K step starts: every 32 bytes of a row, column by column.
+    """Return the address where each K step starts: every 32 bytes of a row of the matrix.
 
-    Without a swizzle a column is 16 bytes wide, so a step takes two columns.
+    Without a swizzle a span is 16 bytes, so a K step takes two columns of spans.
     """
     columns = range(0, tile.columns, max(1, K_STEP_BYTES // tile.row_bytes))
     return tuple(
@@ -162,7 +165,7 @@ def _mn_major_starts(tile: TileMatrix, first: int, rows_step: int) -> tuple[int,
 
 # -- ldmatrix --------------------------------------------------------------------------------------
 
-# Lanes of a warp; a matrix has 8 rows of 16 bytes.
+# A warp has 32 lanes. A matrix of ldmatrix has 8 rows of 16 bytes.
 LANES = 32
 MATRIX_ROWS = 8
 ROW_BYTES = 16
@@ -180,18 +183,18 @@ def ldmatrix_addresses(
 ) -> npt.NDArray[np.int64]:
     """Return the shared-memory address that each lane of a warp passes to ``ldmatrix``.
 
-    The addresses include the swizzle. Lane 8 i + r has the address of row r of matrix i; a matrix
-    has 8 rows of 16 bytes.
+    The addresses include the swizzle. A matrix has 8 rows of 16 bytes. Lane 8 i + r passes the
+    address of row r of matrix i.
 
     Parameters
     ----------
     tensor_map : TensorMap
         A tiled map whose box is a matrix, a map made with `split_inner`, or an im2col map.
     row, column : int
-        Element of the tile where the first matrix starts; `column` must be at a multiple of 16
-        bytes.
+        Indices of the tile's element where the first matrix starts. `column` times the size of an
+        element must be a multiple of 16 bytes.
     num : {1, 2, 4}
-        Number of matrices: ``.x1``, ``.x2``, ``.x4``.
+        Number of matrices that the instruction loads: ``.x1``, ``.x2`` or ``.x4``.
     transpose : bool
         Whether the instruction is ``ldmatrix.trans``, for tiles whose rows are K (16-bit types
         only).
@@ -201,19 +204,21 @@ def ldmatrix_addresses(
     Returns
     -------
     int64 array (32,)
-        Shared-memory addresses in bytes. Lanes from 8 x num on repeat the addresses of the first
-        lanes; the hardware ignores them.
+        Shared-memory addresses in bytes. The hardware ignores the addresses of lanes 8 x num and
+        above; these lanes have the addresses of the first lanes.
 
     Raises
     ------
     TmaPreconditionError
-        If the tile is not a matrix, the matrices are not within the tile, `column` is not at a
-        multiple of 16 bytes, or `transpose` is used with elements that do not have 16 bits.
+        If the tile is not a matrix, if a matrix of ldmatrix is not within the tile, if `column` or
+        `smem_address` is misaligned, or if `transpose` is true and the elements do not have 16
+        bits.
 
     Notes
     -----
-    The matrices have the order of the operands of ``mma.m16n8k16`` (PTX ISA, fragments). The table
-    has their places as (rows, columns), in units of 8 rows and 16 bytes:
+    The matrices are in the order in which ``mma.m16n8k16`` expects its operands (PTX ISA,
+    fragments). The table has the place of each matrix as (row, column), in units of 8 rows and of
+    16 bytes:
 
     ============  ================================  ==========================================
     instruction   matrices                          registers of
@@ -244,20 +249,20 @@ def ldmatrix_addresses(
     if violations:
         raise TmaPreconditionError(violations)
 
-    # Matrices are numbered down the rows first, as the table of the docstring shows.
+    # Matrices are numbered down the first column, then down the second; see the table above.
     lane = np.arange(LANES, dtype=np.int64) % (MATRIX_ROWS * rows * columns)
     matrix = lane // MATRIX_ROWS
     lane_row = at_row + matrix % rows * MATRIX_ROWS + lane % MATRIX_ROWS
     at_byte = int(column) * tile.element_bytes + matrix // rows * ROW_BYTES
     span, byte = np.divmod(at_byte, tile.row_bytes)
-    # The tile is [columns of spans][rows][pitch]; see `operand`.
+    # See the layout of the tile, [column of spans][row][span bytes], in the docstring of `operand`.
     unswizzled = int(smem_address) + span * tile.column_bytes + lane_row * tile.pitch_bytes + byte
     addresses: npt.NDArray[np.int64] = swizzle_offset(tensor_map.swizzle, unswizzled)
     return addresses
 
 
 def _extent(num: object, transpose: object) -> tuple[int, int]:
-    """Return the number of matrices along rows and along columns."""
+    """Return the number of matrices in a column and the number in a row of the loaded area."""
     count = integer_of(num)
     if count not in (1, 2, 4):
         raise bad_value("num", num, "be 1, 2 or 4 matrices", "pass num=4 for ldmatrix.x4")
@@ -273,17 +278,17 @@ def _extent(num: object, transpose: object) -> tuple[int, int]:
 
 
 class Load(NamedTuple):
-    """The input of the rules below: a tile, and the matrices loaded from it.
+    """The input of `LDMATRIX_RULES`: a tile, and the matrices that ldmatrix loads from the tile.
 
     Attributes
     ----------
     tensor_map : TensorMap
     tile : TileMatrix
-        The tile as a matrix; `NO_MATRIX` if it is no matrix.
+        The tile as a matrix; `NO_MATRIX` if the tile is not a matrix.
     row : int
     column : object
     rows, columns : int
-        Number of matrices along rows and along columns.
+        Number of matrices in a column, and number in a row, of the loaded area.
     transpose : bool
     smem_address : object
     """
@@ -304,17 +309,17 @@ class Load(NamedTuple):
 
     @property
     def height(self) -> int:
-        """Number of rows of the tile that the matrices take."""
+        """Number of rows of the tile that all matrices together take."""
         return self.rows * MATRIX_ROWS
 
     @property
     def width(self) -> int:
-        """Number of elements of a row that the matrices take."""
+        """Number of elements of a row that all matrices together take."""
         return self.columns * self.step
 
     @property
     def is_below(self) -> bool:
-        """Whether the matrices reach past the last row."""
+        """Whether a matrix reaches past the last row of the tile."""
         return self.row + self.height > self.tile.rows
 
     @property

@@ -1,6 +1,7 @@
-"""`Backend`: base class of the two backends, which checks the arguments; and the reductions.
+"""`Backend`, the base class of the simulator and of the CUDA backend, and the reductions.
 
-A reduction is the arithmetic of ``cp.reduce.async.bulk.tensor``, for each data type and operation.
+`Backend` checks the arguments of a copy. The functions of reductions compute what
+``cp.reduce.async.bulk.tensor`` computes, for each data type and operation.
 
 Source of the arithmetic: measured on an H200 (driver 580.159.04, 2026-11-20).
 """
@@ -32,14 +33,13 @@ class Backend(ABC):
     """A backend that copies tiles: `backend("simulator")` uses NumPy, `backend("cuda")` the GPU.
 
     `load_tile`, `load_tiles`, `store_tile` and `reduce_tile` have the parameters of the functions
-    of the same name in `tma_dlpack`. Each method checks its arguments first, so it refuses a bad
-    coordinate before it copies a byte.
+    of the same name in `tma_dlpack`. Each method checks all arguments before it copies a byte.
 
-    Every method also takes `stream`, which only the CUDA backend uses: a stream of torch, CuPy or
-    cuda.core, or a CUstream as an integer. None means the current stream of torch or CuPy for their
-    tensors, and the legacy default stream for other tensors.
+    Every method also takes `stream`: a stream of torch, CuPy or cuda.core, or a CUstream as an
+    integer. Only the CUDA backend accepts a stream. If `stream` is None, a copy of a torch or CuPy
+    tensor uses the current stream of torch or CuPy, and other copies use the legacy default stream.
 
-    To write a backend, implement `load` and `store`, which receive the checked request.
+    To write a backend, implement `load` and `store`. Both methods receive a checked request.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Backend(ABC):
     def store(
         self, request: CopyRequest, data: object, op: str, memory: object, stream: object
     ) -> None:
-        """Execute a checked store (`op` is ``"store"``) or reduction (`op` is its name)."""
+        """Execute a checked store or reduction; `op` is ``"store"`` or the reduction's name."""
 
     def load_tile(
         self,
@@ -85,7 +85,7 @@ class Backend(ABC):
         smem_offset: int = 0,
         stream: object = None,
     ) -> Tile:
-        """Load many tiles, coords (n, rank); see `tma_dlpack.load_tiles`."""
+        """Load n tiles; the shape of `coords` is (n, rank). See `tma_dlpack.load_tiles`."""
         request = load_request(tensor_map, coords, im2col_offsets, smem_offset, many=True)
         return self.load(request, memory, stream)
 
@@ -132,8 +132,9 @@ class Backend(ABC):
     ) -> Tile:
         """Load four rows of a matrix into one tile (tile::gather4, sm_100 and later).
 
-        `column` is the first column, `rows` are four row coordinates; the map's box must be
-        (1, columns). Documented, not measured; only the simulator has it.
+        `column` is the coordinate of the first column, and `rows` are the coordinates of the four
+        rows. The map's box must be (1, columns). Only the simulator has this copy. Its result is
+        documented, not measured.
         """
         return self.load(gather4_request(tensor_map, column, rows, smem_offset), memory, stream)
 
@@ -148,10 +149,11 @@ class Backend(ABC):
         smem_offset: int = 0,
         stream: object = None,
     ) -> None:
-        """Store one tile to four rows of a matrix (tile::scatter4, sm_100, sm_103 and sm_110).
+        """Store one tile to four rows of a matrix (tile::scatter4 of sm_100, sm_103 and sm_110).
 
-        `column` is the first column, `rows` are four row coordinates; the map's box must be
-        (1, columns). Documented, not measured; only the simulator has it.
+        `column` is the coordinate of the first column, and `rows` are the coordinates of the four
+        rows. The map's box must be (1, columns). Only the simulator has this copy. Its result is
+        documented, not measured.
         """
         request = scatter4_request(tensor_map, column, rows, smem_offset)
         self.store(request, data, "store", memory, stream)
@@ -167,7 +169,8 @@ OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 _ORDERED = ("min", "max")
 _BITWISE = ("and", "or", "xor")
 
-#: Type -> operations that the hardware executes [measured]; others are illegal instructions.
+#: Data type -> operations that the hardware executes; other operations are illegal instructions
+#: [measured].
 REDUCTIONS: dict[TensorMapDataType, tuple[str, ...]] = {
     _T.UINT32: ("add", *_ORDERED, "inc", "dec", *_BITWISE),
     _T.INT32: ("add", *_ORDERED, *_BITWISE),
@@ -184,7 +187,7 @@ REDUCTIONS: dict[TensorMapDataType, tuple[str, ...]] = {
 
 
 def reduction_of(data_type: TensorMapDataType, op: object) -> str:
-    """Return the operation; refuse it if the hardware does not have it for the data type."""
+    """Return `op` as text; refuse an operation that the hardware lacks for the data type."""
     allowed, word = REDUCTIONS.get(data_type, ()), text_of(op)
     if word is not None and word in allowed:
         return word
@@ -197,8 +200,8 @@ def reduction_of(data_type: TensorMapDataType, op: object) -> str:
 def combine(data_type: TensorMapDataType, op: str, old: Values, new: Values) -> Values:
     """Return ``op(old, new)`` element by element, as the engine computes it.
 
-    `old` and `new` have the NumPy type of `data_type`; bfloat16 is uint16. Sums round to nearest
-    even. Only the ..._FTZ types treat subnormals as zero.
+    `old` and `new` have the NumPy type of `data_type`; bfloat16 values are in uint16 arrays. Sums
+    are rounded to nearest even. Only the ..._FTZ types treat subnormals as zero.
     """
     if op in _WORD_OPERATIONS:
         return _WORD_OPERATIONS[op](old, new)
@@ -220,11 +223,13 @@ def _decrement(old: Values, new: Values) -> Values:
 
 
 def _ordered(old: Values, new: Values, op: str, infinity: int) -> Values:
-    """Return min or max of 16-bit floats: -0 is below +0, a number wins over NaN.
+    """Return the min or max of 16-bit floats; `old` and `new` have their bits.
 
-    Two NaNs give 0x7FFF.
+    -0 is less than +0. If one operand is NaN, the result is the other operand. If both are NaN, the
+    result is 0x7FFF.
     """
-    # Bits of floats as unsigned numbers in the order of the values: negative floats are inverted.
+    # A rank is an unsigned number; a larger float has a larger rank. The bits of a larger negative
+    # float are a smaller number, so the rank of a negative float is its inverted bits.
     old_nan, new_nan = (old & 0x7FFF) > infinity, (new & 0x7FFF) > infinity
     old_rank, new_rank = (np.where(w >> 15, ~w, w | 0x8000) for w in (old, new))
     takes_new = new_rank < old_rank if op == "min" else new_rank > old_rank
@@ -233,7 +238,7 @@ def _ordered(old: Values, new: Values, op: str, infinity: int) -> Values:
 
 
 def _add_float(old: Values, new: Values) -> Values:
-    """Add float16 or float32; a NaN has ones in all bits below the sign."""
+    """Add float16 or float32; a NaN result has sign 0 and ones in all other bits."""
     total = old + new
     words = total.view(f"u{total.itemsize}")
     words[np.isnan(total)] = np.iinfo(words.dtype).max >> 1
@@ -245,7 +250,10 @@ def _add_float32_ftz(old: Values, new: Values) -> Values:
 
 
 def _add_float64(old: Values, new: Values) -> Values:
-    """Add float64; a NaN operand keeps its bits, `new` first. The NaN of inf - inf is negative."""
+    """Add float64; a NaN operand is the result, bit for bit.
+
+    If both operands are NaN, the result is `new`. The result of inf - inf is a negative NaN.
+    """
     total, old_words, new_words = (v.view(np.uint64) for v in (old + new, old, new))
     total[np.isnan(total.view(np.float64))] = 0xFFF8000000000000
     kept = np.where(np.isnan(old), old_words, total)
@@ -253,8 +261,11 @@ def _add_float64(old: Values, new: Values) -> Values:
 
 
 def _add_bfloat16(old: Values, new: Values) -> Values:
-    """Add bfloat16 in float32, whose bits suffice: rounding twice gives the same result."""
-    # A bfloat16 is the upper half of a float32; the sum is rounded to nearest even.
+    """Add bfloat16 in float32, and round the sum to bfloat16.
+
+    float32 has enough bits that rounding twice gives the same result as rounding once.
+    """
+    # The bits of a bfloat16 are the upper half of a float32. The sum is rounded to nearest even.
     total = (old.astype(np.uint32) << 16).view(np.float32)
     total += (new.astype(np.uint32) << 16).view(np.float32)
     words = total.view(np.uint32)
@@ -263,7 +274,7 @@ def _add_bfloat16(old: Values, new: Values) -> Values:
 
 
 def _flushed(values: Values) -> Values:
-    # The sign of a zero stays.
+    # A subnormal becomes a zero of the same sign.
     subnormal = np.abs(values) < np.finfo(np.float32).tiny
     return np.where(subnormal, np.copysign(np.float32(0), values), values)
 

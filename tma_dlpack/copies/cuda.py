@@ -1,9 +1,9 @@
 """The CUDA backend: the hardware executes the copies.
 
-A request is checked as in the simulator before the launch, because a bad coordinate would destroy
-the CUDA context. The copies run in the context that owns the tensor's memory, on the caller's
-stream; afterwards the caller's context is current again. The results are on the host when a call
-returns.
+The backend checks a request before the launch, because a bad coordinate would destroy the CUDA
+context. The simulator makes the same checks. The copies run on the caller's stream, in the context
+that owns the tensor's memory. Afterwards the caller's context is current again. The results are on
+the host when a call returns.
 """
 
 from __future__ import annotations
@@ -26,18 +26,20 @@ from tma_dlpack.tables.errors import TmaDriverError, TmaUnsupportedError
 from tma_dlpack.tables.refusals import refuse
 from tma_dlpack.tensor_map.map import TensorMap
 
-# Threads of a block; bytes of an mbarrier, which follows the tile in shared memory.
+# Number of threads of a block; number of bytes of the mbarrier, which follows the tile in shared
+# memory.
 THREADS = 128
 BARRIER_BYTES = 8
-#: Device memory that one launch of `load_tiles` may use for its results.
+#: Maximum number of bytes of device memory for the results of one launch of `load_tiles`.
 MAX_SCRATCH_BYTES = 1 << 28
-#: The form number of a copy in copies.cu is its rank, plus this number for an im2col copy.
+#: copies.cu has a number for each form of a copy: the rank of a tiled map, or the sum of the rank
+#: of an im2col map and this constant.
 IM2COL_FORMS = 5
-#: The index of an operation is its number in copies.cu.
+#: The index of an operation in this tuple is its number in copies.cu.
 OPS = ("store", *OPERATIONS)
 #: Values of a kernel's status word (copies.cu).
 DONE, TIMED_OUT, MISALIGNED = range(3)
-# Initial value of each status word, which stays if the block returns early.
+# Initial value of each status word. A block that returns early does not change the word.
 NOT_RUN = 0xFFFFFFFF
 FAILURES = {
     TIMED_OUT: "did not complete within 2 s: the mbarrier still waits for bytes",
@@ -49,10 +51,11 @@ FAILURES = {
 class CudaBackend(Backend):
     """Backend that copies tiles of CUDA and managed tensors with the Tensor Memory Accelerator.
 
-    If `memory` is None, a copy may access the storage of the map's tensor; for a map of a bare
-    address, it may access the driver's allocation that contains the address. Otherwise `memory` is
-    a one-dimensional uint8 CUDA tensor that contains the map's addresses. A copy that would access
-    a byte outside is refused. A reduction applies all elements that have the same address.
+    If `memory` is None, a copy may access the storage of the map's tensor. For a map of a bare
+    address, it may access the CUDA allocation that contains the address. Otherwise `memory` must be
+    a one-dimensional uint8 CUDA tensor that contains the map's addresses, and a copy may access
+    only this tensor. The backend refuses a copy that would access any other byte. If several
+    elements of a reduction have the same address, the reduction applies all of them.
 
     The backend needs the extra ``cuda`` (NVRTC) and a GPU of compute capability 9.0 or later. It
     raises `TmaUnsupportedError` if the extra or the GPU is missing, and for maps of another GPU or
@@ -65,8 +68,9 @@ class CudaBackend(Backend):
     def load(self, request: CopyRequest, memory: object, stream: object = None) -> Tile:
         """Load tiles, each by one thread block, and copy them to the host.
 
-        Each tile is loaded twice, over two background patterns. A byte that keeps both patterns was
-        not written by the hardware; `Tile.written` uses this.
+        The kernel loads each tile twice. Before each load it fills shared memory with another
+        background pattern. If a byte still has the background pattern after each of the two loads,
+        the hardware did not write it. `Tile.written` contains the result.
         """
         if isinstance(request, Gather4Request):
             raise _no_sm_100("gather4")
@@ -109,12 +113,12 @@ def require_all() -> None:
 
 
 class HardwareTile(Tile):
-    """A tile that the hardware loaded; `written` shows the bytes that the hardware wrote."""
+    """A tile that the hardware loaded; `written` marks the bytes that the hardware wrote."""
 
     def __init__(self, request: CopyRequest, smem: Bytes, written: npt.NDArray[np.bool_]) -> None:
         super().__init__(request, smem)
         written.flags.writeable = False
-        # Replaces the property of `Tile`, which computes the bytes.
+        # This value replaces the property `Tile.written`, which computes the mask.
         vars(self)["written"] = written
 
     @property
@@ -129,7 +133,7 @@ def _load(request: CopyRequest, memory: object, stream: object) -> Tile:
         raise _no_sm_100("im2col-wide")
     extent = device_extent_of(tensor_map, memory, write=False)
     check_reads(request, extent)
-    # A block keeps the bytes before the tile, too: the copy must not write them.
+    # The result includes the bytes before the tile, to show that the copy does not write them.
     tile_bytes = request.smem_offset + plan.smem_bytes
     smem = np.empty((request.tiles, tile_bytes), np.uint8)
     written = np.empty((request.tiles, tile_bytes), np.bool_)
@@ -137,7 +141,7 @@ def _load(request: CopyRequest, memory: object, stream: object) -> Tile:
         _check_device(tensor_map, tile_bytes + BARRIER_BYTES, device_id)
         handle = launch.ordered_stream(_owner(tensor_map, memory), device_id, stream)
         kernel = _copies(device_id).kernel("load_tiles", device_id)
-        # Two results for each tile: its bytes, and whether each byte was written.
+        # The kernel returns two arrays of tile_bytes for each tile: `smem` and `written`.
         step = max(1, MAX_SCRATCH_BYTES // (2 * tile_bytes))
         for begin in range(0, request.tiles, step):
             which = slice(begin, begin + step)
@@ -164,9 +168,9 @@ def _load_part(
     coords = np.zeros((tiles, 5), np.int32)
     coords[:, : args.rank] = request.coords[which]
     status = np.full(tiles + 1, NOT_RUN, np.uint32)
-    # The last word is set by a tile that fails; blocks that start later then return at once.
+    # The last word of `status` is 0 until a tile fails. Blocks that start later return at once.
     status[-1] = 0
-    # Layout of the scratch memory: bytes of all tiles, written, coordinates, status.
+    # The scratch memory contains, in this order: `smem`, `written`, `coords`, `status`.
     with launch.scratch(2 * smem.nbytes + coords.nbytes + status.nbytes) as room:
         written_at = room + smem.nbytes
         coords_at = written_at + smem.nbytes
@@ -236,12 +240,12 @@ def _packed(letter: str, values: Sequence[int], count: int) -> bytes:
 
 
 def _first_byte(tensor_map: TensorMap, extent: Extent) -> int:
-    """Return the first address of the GPU memory; the map's own address may be outside of it."""
+    """Return the first address of `extent`; the map's own address may be outside of the extent."""
     return tensor_map.global_address - extent.origin
 
 
 def _owner(tensor_map: TensorMap, memory: object) -> object:
-    """Return the object whose producer the copy must wait for."""
+    """Return the object with the copied memory; the copy must wait for earlier work on it."""
     return tensor_map.tensor if memory is None else memory
 
 

@@ -1,6 +1,7 @@
-"""CUDA kernels of the package: their compilation by NVRTC, their launch, memory and streams.
+"""CUDA kernels of the package: functions to compile them with NVRTC and to launch them.
 
-The same source is compiled once for each process and architecture.
+A process compiles each source once per architecture. This module also allocates device memory and
+orders streams.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from tma_dlpack.tables.coerce import integer_of
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tables.targets import Target
 
-#: Headers that kernels may include; NVRTC gets their texts with the source, so it needs no folder.
+#: Headers that kernels may include. NVRTC receives their texts, so it needs no include path.
 HEADERS = ("tma_dlpack.h", "tma_dlpack_mma.h", "tma_dlpack_check.h")
 INSTALL = "pip install cuda-bindings nvidia-cuda-nvrtc"
 LEGACY_DEFAULT_STREAM = 0
-#: Number of the legacy default stream in `__dlpack__(stream=)` (array API standard).
+#: The argument `stream` of `__dlpack__` for the legacy default stream (array API standard).
 DLPACK_LEGACY_DEFAULT = 1
 #: CUfunction_attribute (cuda.h).
 _SHARED_SIZE_BYTES = 1
@@ -40,21 +41,21 @@ _MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 
 @dataclass(frozen=True)
 class Library:
-    """A compiled source that is loaded in all contexts (CUlibrary)."""
+    """A compiled source, loaded as a CUlibrary, so its kernels can run in every context."""
 
     handle: int
     #: (name, device id) -> CUkernel.
     kernels: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def kernel(self, name: str, device_id: int) -> int:
-        """Return a kernel that may use the whole shared memory of a device."""
+        """Return a kernel that may use all shared memory that a block can have on a device."""
         found = self.kernels.get((name, device_id))
         if found is None:
             kernel = ctypes.c_void_p()
             driver.call("cuLibraryGetKernel", kernel, self.handle, name.encode())
             static = ctypes.c_int()
             driver.call("cuKernelGetAttribute", static, _SHARED_SIZE_BYTES, kernel, device_id)
-            # The static shared memory of the kernel counts against the limit of a block.
+            # Static and dynamic shared memory together must fit the limit of a block.
             dynamic = driver.device_target(device_id).max_smem_bytes - static.value
             attribute = _MAX_DYNAMIC_SHARED_SIZE_BYTES
             driver.call("cuKernelSetAttribute", attribute, dynamic, kernel, device_id)
@@ -65,7 +66,7 @@ class Library:
 
 @lru_cache(maxsize=16)
 def packaged(name: str, package: str) -> str:
-    """Return the text of a CUDA source in the folder kernels/ of a package."""
+    """Return the text of the CUDA source kernels/<name> of a Python package."""
     return (files(package) / "kernels" / name).read_text(encoding="utf-8")
 
 
@@ -74,7 +75,7 @@ _compiling = threading.Lock()
 
 def _unlock() -> None:
     global _compiling
-    # A child process has only one thread, so nothing would release a lock that was held at fork.
+    # If another thread held the lock at a fork, no thread of the child would release it.
     _compiling = threading.Lock()
 
 
@@ -83,21 +84,23 @@ if hasattr(os, "register_at_fork"):
 
 
 def compile_source(source: str, name: str, target: Target) -> Library:
-    """Compile and load CUDA C++ for a GPU's own architecture; the same source is compiled once.
+    """Compile and load CUDA C++ for the architecture of `target`, such as sm_90a.
+
+    A second call with the same arguments returns the same `Library`.
 
     Parameters
     ----------
     source : str
-        CUDA C++ that includes no headers but those in `HEADERS`. Its kernels are ``extern "C"``.
+        CUDA C++ that includes only headers in `HEADERS`. Its kernels are ``extern "C"``.
     name : str
-        File name, for messages.
+        File name of the source, which the messages of NVRTC contain.
     target : Target
 
     Raises
     ------
     TmaUnsupportedError
-        If the target has no TMA, NVRTC is missing or too old, or the source does not compile. The
-        message includes the compiler's log.
+        If the target has no TMA, if NVRTC is missing or too old, or if the source does not compile.
+        If the source does not compile, the message includes the compiler's log.
     """
     if not target.has_tma:
         raise TmaUnsupportedError(
@@ -109,7 +112,7 @@ def compile_source(source: str, name: str, target: Target) -> Library:
 
 
 def compile_packaged(name: str, package: str, target: Target, head: str = "") -> Library:
-    """Compile `head` and a source in the folder kernels/ of a package, as one text."""
+    """Compile `head`, followed by the source kernels/<name> of a Python package, as one text."""
     return compile_source(head + packaged(name, package), name, target)
 
 
@@ -119,7 +122,7 @@ def _compile(source: str, name: str, architecture: str) -> Library:
     success = nvrtc.nvrtcResult.NVRTC_SUCCESS
     names = [name.encode() for name in HEADERS]
     texts = [(Path(get_include()) / name).read_bytes() for name in HEADERS]
-    # `texts` are the headers, `names` their names in #include.
+    # `names` are the header names that an #include may contain; `texts` are the headers' texts.
     result, program = nvrtc.nvrtcCreateProgram(
         source.encode(), name.encode(), len(names), texts, names
     )
@@ -149,7 +152,7 @@ def _output(nvrtc: Any, program: Any, what: str) -> bytes:
 
 
 def nvrtc_bindings() -> Any:
-    """Return NVRTC's bindings with the library loaded; else raise `TmaUnsupportedError`."""
+    """Return the module cuda.bindings.nvrtc; raise `TmaUnsupportedError` if NVRTC is missing."""
     try:
         nvrtc = import_module("cuda.bindings.nvrtc")
     except ImportError as error:
@@ -158,36 +161,39 @@ def nvrtc_bindings() -> Any:
         ) from error
     try:
         nvrtc.nvrtcVersion()
-    # The error of a missing library depends on the version of cuda-bindings.
+    # The type of this error depends on the version of cuda-bindings.
     except Exception as error:
         raise TmaUnsupportedError(f"NVRTC cannot be loaded ({error}): {INSTALL}") from error
     return nvrtc
 
 
 def by_value(data: bytes) -> Any:
-    """Return bytes as a kernel argument that is passed by value, such as a tensor map."""
+    """Return a kernel argument that passes `data` by value, such as the bytes of a tensor map."""
     return (ctypes.c_ubyte * len(data)).from_buffer_copy(data)
 
 
 def launch(
     kernel: int, grid: int, threads: int, smem_bytes: int, stream: int, arguments: Sequence[Any]
 ) -> None:
-    """Launch a kernel in the current context; `arguments` are ctypes values."""
+    """Launch a kernel with a one-dimensional grid in the current context.
+
+    The kernel arguments in `arguments` are ctypes values.
+    """
     pointers = (ctypes.c_void_p * len(arguments))(*map(ctypes.addressof, arguments))
     size = (grid, 1, 1, threads, 1, 1, smem_bytes)
-    # Grid (x, y, z), block (x, y, z), dynamic shared memory in bytes.
+    # `size` is the grid (x, y, z), the block (x, y, z) and the bytes of dynamic shared memory.
     driver.call("cuLaunchKernel", kernel, *size, stream, ctypes.addressof(pointers), None)
 
 
 @contextmanager
 def scratch(size_bytes: int) -> Iterator[int]:
-    """Allocate device memory in the current context; the end of the with block frees it."""
+    """Yield the address of device memory in the current context; free the memory afterwards."""
     address = ctypes.c_uint64()
     driver.call("cuMemAlloc_v2", address, max(size_bytes, 1))
     try:
         yield address.value
     finally:
-        # After a fault cuMemFree fails too; ignore its result, because the fault is raised already.
+        # Ignore the result of cuMemFree. It fails after a fault, whose error is already raised.
         driver.driver_function("cuMemFree_v2")(address)
 
 
@@ -197,19 +203,22 @@ def upload(address: int, array: npt.NDArray[Any], stream: int) -> None:
 
 
 def download(array: npt.NDArray[Any], address: int, stream: int) -> None:
-    """Copy from the device into a contiguous host array; complete after `synchronize`."""
+    """Copy from the device into a contiguous host array, in stream order.
+
+    The array is complete after `synchronize`.
+    """
     driver.call("cuMemcpyDtoHAsync_v2", array.ctypes.data, address, array.nbytes, stream)
 
 
 def synchronize(stream: int) -> None:
-    """Wait for a stream."""
+    """Wait until all work on a stream has finished."""
     driver.call("cuStreamSynchronize", stream)
 
 
 class DeviceBytes:
-    """A buffer of GPU memory; a context manager that allocates and frees the memory.
+    """A buffer of GPU memory, allocated when a with block begins and freed when it ends.
 
-    The buffer has ``__cuda_array_interface__``, so it can be the `memory` of a copy.
+    The buffer has ``__cuda_array_interface__``, so it can be the argument `memory` of a copy.
     """
 
     address: int
@@ -230,14 +239,14 @@ class DeviceBytes:
         self._stack.close()
 
     def put(self, array: npt.NDArray[np.uint8]) -> None:
-        """Copy host bytes to the beginning."""
+        """Copy host bytes to the beginning of the buffer."""
         if array.nbytes > self.size_bytes:
             raise ValueError(f"{array.nbytes} bytes do not fit {self.size_bytes}")
         upload(self.address, array, LEGACY_DEFAULT_STREAM)
         synchronize(LEGACY_DEFAULT_STREAM)
 
     def get(self) -> npt.NDArray[np.uint8]:
-        """Return a host copy of all bytes."""
+        """Return the bytes of the whole buffer as a host array."""
         array = np.empty(self.size_bytes, np.uint8)
         download(array, self.address, LEGACY_DEFAULT_STREAM)
         synchronize(LEGACY_DEFAULT_STREAM)
@@ -254,18 +263,18 @@ class DeviceBytes:
 
 
 def ordered_stream(tensor: Any, device_id: int, stream: object) -> int:
-    """Return the stream to copy on, ordered after the tensor's producer.
+    """Return the stream to copy on; its later work waits for the producer's work on the tensor.
 
     Parameters
     ----------
     tensor : object
-        The tensor, or None for a bare address. With None, the copy waits only for earlier work on
-        the stream.
+        The tensor, or None for a bare address. For a bare address, the copy waits only for earlier
+        work on the stream.
     device_id : int
     stream : object
         A CUstream as an integer, or a stream of torch, CuPy, cuda.core or another type with
-        ``__cuda_stream__``. None means the current stream of torch or CuPy for their tensors, and
-        the legacy default stream for other tensors.
+        ``__cuda_stream__``. None means the current stream of the framework for a torch or CuPy
+        tensor, and the legacy default stream for any other tensor.
 
     Returns
     -------
@@ -283,7 +292,8 @@ def ordered_stream(tensor: Any, device_id: int, stream: object) -> int:
     else:
         handle = LEGACY_DEFAULT_STREAM
     if not (native and native.wait) and hasattr(kind, "__dlpack__"):
-        # __dlpack__ makes the stream wait for the producer's work; the capsule is not needed.
+        # __dlpack__ makes the stream wait for the producer's work. Its result, a capsule, is not
+        # needed.
         tensor.__dlpack__(stream=handle or DLPACK_LEGACY_DEFAULT)
     return handle
 

@@ -1,8 +1,10 @@
-"""Bytes that a copy may access, and bytes that it would access; a copy outside is refused.
+"""The bytes that a copy may access, and the bytes that it would access.
 
-A map keeps its tensor alive, but the tensor can still lose or change its memory:
-``layer.half()`` and ``x.resize_()`` of torch, ``x.resize()`` of NumPy, ``x.delete()`` of JAX. So
-each copy reads the tensor's address and layout again.
+A copy is refused if it would access a byte outside of the memory that it may access.
+
+A map keeps its tensor alive, but the tensor's memory can be freed or replaced, for example by
+``layer.half()`` or ``x.resize_()`` in torch, ``x.resize()`` in NumPy, or ``x.delete()`` in JAX. For
+this reason each copy reads the tensor's address and layout again.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from tma_dlpack.tables.errors import TmaPreconditionError, TmaUnsupportedError
 from tma_dlpack.tables.refusals import refuse
 from tma_dlpack.tensor_map.map import TensorMap
 
-#: The attributes of a view that a map depends on.
+#: The attributes of a `TensorView` that must not change after the map was made.
 _DESCRIBED = ("address", "shape", "strides", "dtype", "device")
 
 
@@ -35,12 +37,12 @@ class Extent:
     Attributes
     ----------
     origin : int
-        Bytes from the first byte of the memory to the map's address; the map's address may be
-        outside of the memory. A signed number modulo 2^64, because the engine's addresses wrap at
-        2^64 [measured].
+        The map's address minus the address of the memory's first byte, as a signed number modulo
+        2^64, because the engine's addresses wrap at 2^64 [measured]. The map's address may be
+        outside of the memory.
     size_bytes : int
     what : str
-        Name for messages.
+        Name of the memory in messages, such as "the tensor's storage".
     """
 
     origin: int
@@ -48,18 +50,18 @@ class Extent:
     what: str
 
     def require(self, begins: IntArray, size_bytes: int, overrun: int = 0) -> None:
-        """Refuse the copy unless `size_bytes` bytes from each of `begins` on are inside.
+        """Refuse the copy unless each range of `size_bytes` bytes from one of `begins` is inside.
 
-        `begins` count from the map's address, modulo 2^64. The last `overrun` bytes are not
-        elements, but the rest of the last 16-byte chunk of a store.
+        `begins` are offsets in bytes from the map's address, modulo 2^64. The last `overrun` bytes
+        of a range contain no elements; a store writes them because it writes whole 16-byte chunks.
         """
-        # int64 wraps at 2^64, as the engine's addresses do.
+        # int64 sums wrap at 2^64, as the engine's addresses do.
         at = begins + self.origin
         first, last = (at[0], at[0]) if len(at) == 1 else (at.min(), at.max())
         begin, end = int(first), int(last) + size_bytes
         if begin >= 0 and end <= self.size_bytes:
             return
-        # The elements are inside, and only the rest of the last chunk is outside.
+        # In this case the elements are inside, and only the rest of the last chunk is outside.
         if begin >= 0 and end - overrun <= self.size_bytes:
             found = (
                 f"the store writes {counted(end - self.size_bytes, 'byte')} past the end of "
@@ -73,29 +75,30 @@ class Extent:
 
 
 def _origin_of(address: int, first: int) -> int:
-    """Return the bytes from address `first` to `address`, as a signed number modulo 2^64."""
+    """Return `address - first` as a signed number modulo 2^64."""
     return (address - first + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
 class HostExtent(Extent):
-    """Memory of this process; `raw` is a uint8 array (size_bytes,)."""
+    """An extent in host memory; `raw` is this memory as a uint8 array (size_bytes,)."""
 
     raw: Bytes
 
 
 def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> HostExtent:
-    """Return the memory of this process that copies of a map may access.
+    """Return the host memory that copies of a map may access.
 
-    It is `memory` if given, else the storage of the map's host tensor.
+    The result is `memory`, or the storage of the map's host tensor if `memory` is None.
 
     Raises
     ------
     TmaPreconditionError
-        For a bare address without `memory`, a `memory` that is not a contiguous uint8 array, a
-        tensor that has moved since the map was made, or read-only memory.
+        If the map has a bare address and `memory` is None, if `memory` is not a contiguous uint8
+        array, if the tensor has moved after the map was made, or if a store would write read-only
+        memory.
     TmaUnsupportedError
-        For a tensor in GPU memory.
+        If the tensor is in GPU memory.
     """
     view = current_view(tensor_map) if memory is None else _view_of_memory(memory)
     if view is None:
@@ -108,7 +111,7 @@ def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Hos
         )
     storage, what = _touchable(view, memory, write)
     forbidden = None
-    # The look-up is slow, so do it only for memory that no framework has allocated.
+    # `first_forbidden` is slow, so call it only for memory that no framework has allocated.
     if not storage.is_own:
         forbidden = first_forbidden(storage.address, storage.size_bytes, write)
     if forbidden is not None:
@@ -121,18 +124,18 @@ def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Hos
 def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Extent:
     """Return the device memory that copies of a map may access.
 
-    It is `memory` if given, else the storage of the map's tensor, else the allocation that
-    contains the map's bare address.
+    The result is `memory`. If `memory` is None, it is the storage of the map's tensor or, for a map
+    of a bare address, the CUDA allocation that contains the address.
 
     Raises
     ------
     TmaPreconditionError
-        For a tensor that has moved since the map was made, and for read-only memory.
+        If the tensor has moved after the map was made, or if a store would write read-only memory.
     TmaUnsupportedError
-        For host memory, and for an address that CUDA does not know.
+        If the memory is host memory, or if no CUDA allocation contains the address.
     """
     if not tensor_map.launchable:
-        # Raises an error that says why the map cannot be launched.
+        # `ptr` raises an error that says why no kernel can use the map.
         _ = tensor_map.ptr
     address = tensor_map.global_address
     view = current_view(tensor_map) if memory is None else as_tensor_view(memory)
@@ -158,7 +161,9 @@ def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> E
 def _touchable(view: TensorView, memory: object, write: bool) -> tuple[Storage, str]:
     """Return the memory that copies may access, and its name; refuse to write read-only memory.
 
-    For the map's tensor this is the tensor's storage; for `memory` it is the array alone.
+    `view` describes the map's tensor if `memory` is None; the result is then the tensor's whole
+    storage. Otherwise `view` describes `memory`, and the result is this array without the rest of
+    its storage.
     """
     what = "the tensor" if memory is None else "memory"
     if write and view.read_only:
@@ -170,7 +175,7 @@ def _touchable(view: TensorView, memory: object, write: bool) -> tuple[Storage, 
 
 
 def _view_of_memory(memory: object) -> TensorView:
-    """Return the view of `memory`; refuse it if it is no contiguous uint8 NumPy array."""
+    """Return the view of `memory`; refuse `memory` unless it is a contiguous uint8 NumPy array."""
     if not isinstance(memory, np.ndarray):
         refuse("COPY_MEMORY", "memory", f"memory is a {name_of(type(memory))}")
     if memory.dtype != np.uint8:
@@ -183,14 +188,14 @@ def _view_of_memory(memory: object) -> TensorView:
 def current_view(tensor_map: TensorMap) -> TensorView | None:
     """Return the current view of a map's tensor; refuse if its address or layout has changed.
 
-    Return None for a bare address. If the map keeps a capsule, the capsule keeps the memory alive.
-    In this case the tensor is not exported again, because the producer may export another temporary
-    each time.
+    Return None for a map of a bare address. If the map keeps a DLPack capsule, the capsule keeps
+    the memory alive. In this case the tensor is not exported again, because each export may make
+    another temporary copy.
     """
     described = tensor_map.view
     if described is None:
         return None
-    # `own` is the tensor's view; a map made with shape=, strides= or offset= describes another.
+    # If the map was made with shape=, strides= or offset=, `own` is the view of the tensor itself.
     before = described.own or described
     if before.capsule is not None:
         return before
@@ -210,9 +215,9 @@ def current_view(tensor_map: TensorMap) -> TensorView | None:
 
 
 def _storage_of(view: TensorView, what: str) -> Storage:
-    """Return the storage of a tensor; refuse if the storage does not contain the tensor any more.
+    """Return the storage of a tensor; refuse if the storage no longer contains the tensor.
 
-    This happens when a storage shrinks or moves, because its tensors are not updated.
+    A storage that shrinks or moves does not update its tensors.
     """
     if view.capsule is not None:
         return Storage(view.address, view.extent_bytes, False)
@@ -228,11 +233,11 @@ def _storage_of(view: TensorView, what: str) -> Storage:
 
 
 def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
-    """Return the first address of a range where a read, or a write, would crash this process.
+    """Return the first address of a range that is not readable, or not writeable if `write`.
 
-    Return None if there is no such address, or if /proc/self/maps is missing. Two cases are not
-    detected: another thread that unmaps the memory during or after the check, and a mapped file
-    that was truncated.
+    Return None if the range has no such address, or if /proc/self/maps is missing. The function
+    does not detect that another thread unmaps the memory during or after the call, or that a mapped
+    file was truncated.
 
     >>> import numpy as np
     >>> x = np.zeros(1 << 20, np.uint8)
@@ -244,7 +249,8 @@ def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
     known_to = address
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as regions:
-            # A line begins with "7f0c40000000-7f0c40021000 rw-p"; lines ascend by address.
+            # A line begins with "7f0c40000000-7f0c40021000 rw-p". The lines are in ascending order
+            # of their addresses.
             for region in regions:
                 places, permissions = region.split(maxsplit=2)[:2]
                 begin, end = (int(place, 16) for place in places.split("-"))
@@ -264,26 +270,32 @@ def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
 
 
 class Window(NamedTuple):
-    """Lines in which a copy accesses the same bytes."""
+    """Lines of tiles (see `geometry`); a copy accesses the same bytes of each line."""
 
-    #: Bytes [first, last) of each line.
+    #: The copy accesses the bytes [first, last) of each line.
     first: int
     last: int
-    #: (n,) byte 0 of each line, from the map's address on, modulo 2^64.
+    #: (n,) offset of byte 0 of each line from the map's address, in bytes modulo 2^64.
     source: IntArray
-    #: (n,) number of each line, counted over all tiles.
+    #: (n,) number of each line, where the lines of all tiles are numbered consecutively.
     line: IntArray
 
 
 def read_windows(plan: TilePlan, lines: Lines, extent: Extent) -> Iterator[Window]:
-    """Return the bytes that loads read, which are exactly the bytes in bounds."""
+    """Yield the bytes that loads read, which are exactly the bytes in bounds.
+
+    Refuse a load that would read a byte outside of `extent`.
+    """
     for window in _windows(plan, lines):
         extent.require(window.source + window.first, window.last - window.first)
         yield window
 
 
 def written_windows(request: CopyRequest, extent: Extent) -> Iterator[Window]:
-    """Return the bytes that a store writes: whole 16-byte chunks, maybe past the end of a row."""
+    """Yield the bytes that a store writes: whole 16-byte chunks, possibly past the end of a row.
+
+    Refuse a store that would write a byte outside of `extent`.
+    """
     lines = request.lines()
     end = geometry.store_window(request.plan, lines.start, lines.last)
     for window in _windows(request.plan, lines._replace(last=end)):
@@ -294,7 +306,7 @@ def written_windows(request: CopyRequest, extent: Extent) -> Iterator[Window]:
 
 def _windows(plan: TilePlan, lines: Lines) -> Iterator[Window]:
     source = lines.origins + lines.start[:, None]
-    # One key for each pair (first, last); most copies have one pair only.
+    # A key encodes the pair (first, last) of a tile. In most copies all tiles have the same pair.
     keys = lines.first * (plan.line_bytes + 1) + lines.last
     for key in sorted(set(keys.tolist())):
         first, last = divmod(key, plan.line_bytes + 1)
@@ -313,21 +325,27 @@ def check_reads(request: CopyRequest, extent: Extent) -> None:
 
 
 def check_writes(request: CopyRequest, extent: Extent) -> None:
-    """Refuse a store that would access bytes outside of the extent, also past the end of a row."""
+    """Refuse a store that would write bytes outside of the extent.
+
+    These bytes include the rest of the last 16-byte chunk of each row.
+    """
     if not _is_inside_as_a_whole(request.plan.arguments, extent, CHUNK_BYTES):
         for _ in written_windows(request, extent):
             pass
 
 
 def _is_inside_as_a_whole(args: EncodeArguments, extent: Extent, chunk_bytes: int) -> bool:
-    """Return whether the whole tensor of a map is inside, so that every copy is inside, too."""
+    """Return whether the extent contains the whole tensor of a map, and thus every copy."""
     end = extent.origin + reach_bytes(args, chunk_bytes)
     return extent.origin >= 0 and end <= extent.size_bytes
 
 
 def reach_bytes(args: EncodeArguments, chunk_bytes: int) -> int:
-    """Return the bytes from a tensor's first to its last byte; each row ends with a whole chunk."""
-    # An interleaved map has a unit of 16 or 32 bytes; otherwise `unit_bytes` is 0.
+    """Return the number of bytes from a tensor's first byte to the end of its last row.
+
+    The size of the last row is rounded up to a multiple of `chunk_bytes`.
+    """
+    # `unit_bytes` is 16 or 32 for an interleaved map, and 0 for any other map.
     unit = geometry.plan(args).unit_bytes
     row_bytes = args.global_dim[0] * unit or args.row_bytes
     outer = zip(args.global_dim[1:], args.global_strides, strict=True)

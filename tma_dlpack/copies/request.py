@@ -1,6 +1,7 @@
-"""`CopyRequest`: a checked copy. All backends refuse the copies that would kill a kernel here.
+"""`CopyRequest`: a checked copy. The functions of this file make the requests of all backends.
 
-A request computes the addresses of its lines, so that a backend only moves bytes.
+They refuse every copy that would kill a kernel. A request computes the addresses of the tile's
+lines (see `geometry`), so a backend only moves bytes.
 """
 
 from __future__ import annotations
@@ -26,35 +27,38 @@ from tma_dlpack.tensor_map.map import TensorMap, require_map
 
 # PTX: tensorCoords are .s32.
 MIN_COORD, MAX_COORD = -(1 << 31), (1 << 31) - 1
-#: Maximum extent. The driver encodes larger extents, but every copy is then an illegal instruction
-#: [measured].
+#: Maximum extent of a dimension, in elements. The driver encodes larger extents, but every copy
+#: with such a map is an illegal instruction [measured].
 MAX_COPIED_DIM = 1 << 31
-#: Number of im2col offsets -> maximum of each offset; all offsets share 16 bits [measured].
+#: Number of im2col offsets of a copy -> maximum of each offset. All offsets of a copy share 16 bits
+#: [measured].
 MAX_OFFSET = {1: 0xFFFF, 2: 0xFF, 3: 0x1F}
 
 
 class Lines(NamedTuple):
     """Places of the lines of tiles in global memory; see `geometry.line_origins`.
 
-    `origins` and `inside` are (tiles, lines), the others (tiles,).
+    The shape of `origins` and `inside` is (tiles, lines). The shape of `start`, `first` and `last`
+    is (tiles,), because these numbers are equal for all lines of a tile.
     """
 
-    #: Bytes from the map's address to inner coordinate 0 of each line.
+    #: Bytes from the map's address to the point of each line where the inner coordinate is 0.
     origins: IntArray
     #: Whether all outer coordinates of the line are in bounds.
     inside: BoolArray
-    #: Bytes from the origin to byte 0 of the tile's lines.
+    #: Bytes from this point to byte 0 of the line, which is at the tile's inner coordinate.
     start: IntArray
-    #: Bytes [first, last) of each line are in bounds.
+    #: The bytes [first, last) of each line are in bounds along the inner dimension.
     first: IntArray
     last: IntArray
 
 
 @dataclass(frozen=True, slots=True)
 class CopyRequest:
-    """A checked copy: `coords` (tiles, rank) and `offsets` are innermost first.
+    """A checked copy of one or several tiles.
 
-    With `many` the result has a leading axis for the tiles.
+    `coords` is an array (tiles, rank), and `offsets` has the im2col offsets; in both, the innermost
+    dimension is first. If `many` is true, the arrays of the result have a leading axis for tiles.
     """
 
     tensor_map: TensorMap
@@ -66,11 +70,11 @@ class CopyRequest:
 
     @property
     def tiles(self) -> int:
-        """Number of tiles."""
+        """Number of tiles that the copy moves."""
         return len(self.coords)
 
     def lines(self, which: slice | IntArray = slice(None)) -> Lines:
-        """Return the places of the lines of all tiles, or of the tiles in `which`."""
+        """Return the places of the lines of the tiles `which` (default: all tiles)."""
         coords = self.coords[which]
         return Lines(
             *geometry.line_origins(self.plan, coords, self.offsets),
@@ -79,10 +83,10 @@ class CopyRequest:
 
     @property
     def note(self) -> str:
-        """``"measured"`` or ``"documented, not measured"``."""
+        """The evidence for the result: ``"measured"`` or ``"documented, not measured"``."""
         args = self.plan.arguments
         measured = (
-            # gather4 and scatter4 have a subclass.
+            # The subclass is for gather4 and scatter4, which are not measured.
             type(self) is CopyRequest
             and self.tensor_map.target.has_model
             and args.kind != "im2col_wide"
@@ -94,19 +98,19 @@ class CopyRequest:
 
 @dataclass(frozen=True, slots=True)
 class Gather4Request(CopyRequest):
-    """A tile::gather4 or scatter4 copy: one tile of four rows that have a coordinate each.
+    """A tile::gather4 or tile::scatter4 copy: one tile of any four rows of a matrix.
 
-    `coords` has the column and the row of each row, (4, 2). `plan` describes a box of four rows,
-    without a lattice, because the rows are not a regular grid.
+    `coords` is an array (4, 2) with the coordinates (column, row) of each row. `plan` describes a
+    box of four rows. `plan.lattice` is None, because the four rows are not a regular grid.
     """
 
     @property
     def tiles(self) -> int:
-        """Number of tiles: one, of four rows."""
+        """Number of tiles, which is 1: the four rows are one tile."""
         return 1
 
     def lines(self, which: slice | IntArray = slice(None)) -> Lines:
-        """Return the places of the four rows."""
+        """Return the places of the four rows in global memory."""
         one_row = geometry.plan(self.plan.arguments._replace(box_dim=(self.plan.counts[0], 1)))
         origins, inside = geometry.line_origins(one_row, self.coords)
         start, first, last = geometry.inner_window(one_row, self.coords[:1, 0])
@@ -123,10 +127,10 @@ def load_request(
 ) -> CopyRequest:
     """Check a load and return the request.
 
-    `coords` is row-major: (rank,), or (n, rank) with `many`.
+    `coords` is row-major. Its shape is (rank,), or (n, rank) if `many` is true.
 
-    Raises `TmaPreconditionError` with the first reason of `REFUSALS` for each argument, and
-    `TmaUnsupportedError` for a map that supports only stores.
+    Raises `TmaPreconditionError` if an argument is refused; the error has one violation for each
+    refused argument. Raises `TmaUnsupportedError` for a map that supports only stores.
     """
     plan = plan_of(tensor_map)
     args = plan.arguments
@@ -148,7 +152,11 @@ def load_request(
 
 
 def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> CopyRequest:
-    """Check a store, or the coordinates of a reduction; raises the errors of `load_request`."""
+    """Check a store or reduction, except its data and operation, and return the request.
+
+    Raises `TmaPreconditionError` as `load_request` does, and `TmaUnsupportedError` for a map that
+    supports only loads.
+    """
     plan = plan_of(tensor_map)
     args = plan.arguments
     _check_can_store(args)
@@ -178,7 +186,10 @@ def _store_coords_of(plan: TilePlan, coords: object) -> IntArray:
 
 
 def _all_of(*reads: Callable[[], Any]) -> list[Any]:
-    """Return the results of all functions; raise one error with the violations of all."""
+    """Call all functions and return their results.
+
+    If functions raise `TmaPreconditionError`, raise one error with the violations of all of them.
+    """
     values, refused = [], []
     for read in reads:
         try:
@@ -195,7 +206,11 @@ def _all_of(*reads: Callable[[], Any]) -> list[Any]:
 def gather4_request(
     tensor_map: TensorMap, column: object, rows: object, smem_offset: int
 ) -> Gather4Request:
-    """Check a tile::gather4 load of four rows; raises the errors of `load_request`."""
+    """Check a tile::gather4 load of four rows and return the request.
+
+    Raises `TmaPreconditionError` for a refused argument, and `TmaUnsupportedError` if the target
+    has no gather4.
+    """
     require_map(tensor_map)
     args = tensor_map.arguments
     if tensor_map.target.is_sm_9x:
@@ -208,7 +223,7 @@ def gather4_request(
         found = f"the map is {args.kind} with box_dim {args.box_dim}, and rows are {shown(rows)}"
         refuse("COPY_GATHER4", "rows", found)
     plan_of(tensor_map)
-    # Shared memory gets four rows, as from a box of four rows.
+    # Shared memory has the layout of a tile from a box of four rows.
     plan = geometry.plan(args._replace(box_dim=(args.box_dim[0], 4), element_strides=(1, 1)))
     coords = np.concatenate([_coords_of(plan, (row, column)) for row in four])
     _check_inner(plan, coords)
@@ -219,7 +234,11 @@ def gather4_request(
 def scatter4_request(
     tensor_map: TensorMap, column: object, rows: object, smem_offset: int
 ) -> Gather4Request:
-    """Check a tile::scatter4 store of four rows; raises the errors of `store_request`."""
+    """Check a tile::scatter4 store of four rows and return the request.
+
+    Raises `TmaPreconditionError` for a refused argument, and `TmaUnsupportedError` if the target
+    has no scatter4 or if the map supports only loads.
+    """
     require_map(tensor_map)
     target = tensor_map.target
     if not target.has_scatter4 and not target.is_sm_9x:
@@ -241,7 +260,8 @@ def scatter4_request(
 def plan_of(tensor_map: TensorMap) -> TilePlan:
     """Return the plan of a map; refuse a map if every copy with it is an illegal instruction.
 
-    The driver encodes few such maps, but `TensorMap.replace` and `from_bytes` can make them.
+    The driver refuses to encode most of these maps, but `TensorMap.replace` and
+    `TensorMap.from_bytes` can make all of them.
     """
     require_map(tensor_map)
     plan = geometry.plan(tensor_map.arguments)
@@ -259,8 +279,10 @@ def plan_of(tensor_map: TensorMap) -> TilePlan:
 
 @lru_cache(maxsize=1024)
 def _alignment_and_fault(plan: TilePlan, target: Target) -> tuple[int, tuple[str, str] | None]:
-    """Return the alignment of addresses in bytes, and (rule, found) of the map's fault, or None."""
-    # The address is checked by the caller, so maps that differ in the address share the result.
+    """Return the alignment of addresses in bytes, and the map's fault as (rule, found), or None.
+
+    The caller checks the address, so maps that differ only in their address share a cached result.
+    """
     args = plan.arguments
     alignment_bytes, inner_bytes, swizzle = args.alignment_bytes, args.inner_box_bytes, args.swizzle
     span_bytes = geometry.SWIZZLES[swizzle].span_bytes if swizzle else inner_bytes
@@ -309,19 +331,22 @@ def _check_can_store(args: EncodeArguments) -> None:
 
 
 def array_of(value: object) -> npt.NDArray[Any] | None:
-    """Return an object as an array; None if NumPy cannot convert it.
+    """Return an object as an array; return None if NumPy cannot convert the object.
 
-    A range is not converted: it may be longer than memory.
+    Return None for a range, because its array may need more memory than there is.
     """
     try:
         return None if type(value) is range else np.asarray(value)
-    # The methods that NumPy calls on the object may raise any error.
+    # NumPy calls methods of the object, which may raise any error.
     except Exception:
         return None
 
 
 def _coords_of(plan: TilePlan, coords: object) -> IntArray:
-    """Return row-major coordinates (rank,) of one tile as an array (1, rank), innermost first."""
+    """Convert the row-major coordinates (rank,) of one tile to an array (1, rank), innermost first.
+
+    Refuse coordinates that are not `rank` integers of 32 bits.
+    """
     numbers, rank = integers_of(coords), len(plan.arguments.global_dim)
     if numbers is None:
         refuse("COPY_COORDS_TYPE", "coords", f"coords are {shown(coords)}")
@@ -336,8 +361,8 @@ def _coords_of(plan: TilePlan, coords: object) -> IntArray:
 
 
 def _of_the_tensor(a: EncodeArguments) -> str:
-    """Return a hint that names the function for a map with added dimensions, else ""."""
-    # A ragged map adds two outer dimensions, and split_inner divides the innermost one in two.
+    """Return a hint that names the coordinate function of a ragged or split map, else ""."""
+    # A ragged map has two added outer dimensions; split_inner splits the innermost dimension.
     if a.kind == "tiled" and a.rank > 2 and a.global_dim[-2:] == (RAGGED_EXTRA_EXTENT,) * 2:
         return "; tma.ragged_coords(tensor_map, offset, size, coords) gives them of a slice"
     span_bytes = a.row_bytes if a.kind == "tiled" and a.box_dim[0] == a.global_dim[0] else 0
@@ -347,7 +372,10 @@ def _of_the_tensor(a: EncodeArguments) -> str:
 
 
 def _many_coords_of(plan: TilePlan, coords: object) -> IntArray:
-    """Return row-major coordinates (n, rank) of many tiles as an array, innermost first."""
+    """Convert row-major coordinates (n, rank) of n tiles to an int64 array, innermost first.
+
+    Refuse coordinates that are not integers of 32 bits in an array of this shape.
+    """
     rank = len(plan.arguments.global_dim)
     if type(coords) in (list, tuple) and not coords:
         coords = np.empty((0, rank), np.int64)
@@ -368,13 +396,14 @@ def _many_coords_of(plan: TilePlan, coords: object) -> IntArray:
 
 
 def _check_inner(plan: TilePlan, coords: IntArray) -> None:
-    """Refuse innermost coordinates that are not at a multiple of 16 bytes."""
-    # The innermost coordinate of an interleaved map counts units of 16 or 32 bytes.
+    """Refuse innermost coordinates whose element does not begin at a multiple of 16 bytes."""
+    # The innermost coordinate of an interleaved map counts units of 16 or 32 bytes, so every
+    # coordinate is allowed.
     if plan.unit_bytes:
         return
     row = plan.row
     rule, step = "COPY_INNER_16B", INNER_BYTES * 8 // row.element_bits
-    # ALIGN16B types need 128 values, not 16 bytes.
+    # For ALIGN16B types the innermost coordinate must be a multiple of 128 elements.
     if row.smem_chunk_bytes == 16:
         rule, step = "COPY_INNER_128_VALUES", PADDED_INNER_VALUES
     off = coords[:, 0] % step
@@ -390,10 +419,14 @@ def _check_inner(plan: TilePlan, coords: IntArray) -> None:
 
 
 def _check_start(args: EncodeArguments, coords: IntArray) -> None:
-    """Refuse columns of an im2col map that start outside its bounding box."""
+    """Refuse coordinates where no column of an im2col map can start, outside of its bounding box.
+
+    A column is the sequence of pixels that one im2col copy loads.
+    """
     for d, (first, last) in geometry.im2col_box(args).items():
         start = coords[:, d]
-        # An im2col-wide column may start left of its box and walk into it [documented].
+        # A column of an im2col-wide map may start before the bounding box and reach into the box
+        # [documented].
         out = start > last if args.kind == "im2col_wide" else (start < first) | (start > last)
         if np.count_nonzero(out):
             bad = coords[int(out.argmax())]
@@ -410,7 +443,7 @@ def _check_start(args: EncodeArguments, coords: IntArray) -> None:
 
 
 def _offsets_of(args: EncodeArguments, offsets: object) -> tuple[int, ...]:
-    """Return checked im2col offsets, W first; an empty tuple stands for zeros."""
+    """Check row-major im2col offsets and return them W first; an empty tuple means zeros."""
     if offsets is None:
         return ()
     numbers = integers_of(offsets)
@@ -428,7 +461,7 @@ def _offsets_of(args: EncodeArguments, offsets: object) -> tuple[int, ...]:
 
 
 def _check_smem(tensor_map: TensorMap, plan: TilePlan, smem_offset: object) -> int:
-    """Return smem_offset as an int; refuse it if the tile cannot start at this offset."""
+    """Return `smem_offset` as an int; refuse an offset where the tile cannot start."""
     offset, limit = integer_of(smem_offset), tensor_map.target.max_smem_bytes
     if offset is None or offset < 0 or offset % geometry.SMEM_ALIGNMENT:
         fix = None
@@ -446,5 +479,5 @@ def _check_smem(tensor_map: TensorMap, plan: TilePlan, smem_offset: object) -> i
 
 
 def _as_written(driver_coords: IntArray) -> tuple[int, ...]:
-    """Return coordinates row-major, as the caller wrote them, from innermost first."""
+    """Reverse coordinates from innermost first to row-major, the order that the caller wrote."""
     return tuple(int(c) for c in driver_coords[::-1])

@@ -1,14 +1,16 @@
-"""The simulator: TMA copies in NumPy that are equal to the hardware's, byte for byte.
+"""The simulator: TMA copies in NumPy whose results are equal to the hardware's, byte for byte.
 
-Memory is viewed as an array of items as wide as a line; an item starts every 16 bytes. Addresses,
-strides and inner coordinates are multiples of 16, so each line is one item, and a box in bounds is
-a regular grid ("lattice") of items.
+A line is a contiguous row of a tile (see `geometry`). The simulator views memory as an array of
+overlapping items. Each item has the size of a line, and an item starts every 16 bytes. Addresses,
+strides and inner coordinates are multiples of 16 bytes, so each line is one item. The lines of a
+box in bounds are a regular grid of items, called a lattice.
 
-`RawCopy` is for the simulator of kernels: a copy as a kernel issues it, with coordinates innermost
-first and memory as bytes. It is checked at its issue and executed later.
+`RawCopy` is a copy for the simulator of kernels. As in a kernel, its coordinates are innermost
+first, and it reads and writes bytes. It is checked when the kernel issues it, and executed later.
 
-Source: equal to an H200 (driver 580.159.04, 2026-11-20) on every recorded copy; see tests/golden.
-Packed types, atom swizzles, im2col-wide, gather4 and scatter4 are documented, not measured.
+Source: on every recorded copy, the result is equal to an H200's (driver 580.159.04, 2026-11-20);
+see tests/golden. Packed types, atom swizzles, im2col-wide, gather4 and scatter4 are documented, not
+measured.
 """
 
 from __future__ import annotations
@@ -46,36 +48,37 @@ from tma_dlpack.tables.enums import TensorMapDataType, TmaOobFill
 from tma_dlpack.tables.errors import argument_error
 from tma_dlpack.tensor_map.map import TensorMap
 
-#: Maximum number of bytes and lines of the tiles that are loaded at a time; they fit in the caches.
+#: `load_smem` loads many tiles in blocks. These are the maximum numbers of bytes and of lines of a
+#: block; a block of this size fits in the CPU's caches.
 BLOCK_BYTES = 1 << 20
 BLOCK_LINES = 1 << 16
 
-#: `TmaOobFill.nan` fills with this word, for every data type [measured].
+#: `TmaOobFill.nan` fills out-of-bounds elements of every data type with this word [measured].
 NAN_WORD = np.array([0x7FF7], "<u2").view(np.uint8)
 
 _T = TensorMapDataType
 _TF32 = (_T.TFLOAT32, _T.TFLOAT32_FTZ)
 
-# Elements of type "V<width>", so that NumPy copies a line as one element.
+# An array of the NumPy type "V<width>": NumPy copies each line as one element of `width` bytes.
 Items = npt.NDArray[np.void]
 
 
 class SimulatorBackend(Backend):
-    """Backend that copies tiles of host tensors, or of a NumPy array that stands for memory.
+    """Backend that copies tiles of host memory with NumPy.
 
     If `memory` is None, a copy may access the storage of the map's host tensor. Otherwise `memory`
-    is a contiguous uint8 array that contains the map's addresses. A copy that would access a byte
-    outside is refused.
+    must be a contiguous uint8 array that contains the map's addresses, and a copy may access only
+    this array. The backend refuses a copy that would access any other byte.
 
-    If the lines of a store overlap (stride 0), the last line is kept; the hardware guarantees no
-    order. A reduction combines elements with the same address one after the other, in the order of
-    the lines.
+    If lines of a store have the same address (stride 0), the last of these lines stays in memory;
+    the hardware guarantees no order. If elements of a reduction have the same address, the
+    reduction applies them one after the other, in the order of the lines.
     """
 
     name = "simulator"
 
     def load(self, request: CopyRequest, memory: object, stream: object = None) -> Tile:
-        """Load tiles, with at most about 1 MiB (or one tile) of temporary memory."""
+        """Load tiles; the temporary memory is about 1 MiB, or one tile if a tile is larger."""
         _refuse_stream(stream)
         smem = load_smem(request, host_extent_of(request.tensor_map, memory, write=False))
         return Tile(request, smem if request.many else smem[0])
@@ -113,10 +116,11 @@ def load_smem(request: CopyRequest, extent: HostExtent) -> Bytes:
 
 
 def _tiles_at_a_time(request: CopyRequest) -> int:
-    """Return the number of tiles to load at a time; all tiles if they need no temporary memory."""
+    """Return the number of tiles in a block; return all tiles if no temporary memory is needed."""
     plan = request.plan
     few = max(1, min(BLOCK_BYTES // plan.smem_bytes, BLOCK_LINES // plan.lines))
-    # Without padding, swizzle and conversion the lines are the bytes of shared memory.
+    # Without padding, swizzle and conversion, the concatenated lines are the bytes of shared
+    # memory.
     is_bit_copy = plan.smem_bytes == plan.lines * plan.line_bytes and not plan.swizzle.terms
     if few >= request.tiles or not is_bit_copy or plan.arguments.data_type in _TF32:
         return few
@@ -125,14 +129,14 @@ def _tiles_at_a_time(request: CopyRequest) -> int:
 
 
 def _loaded_lines(request: CopyRequest, which: slice, extent: HostExtent) -> Bytes:
-    """Return the lines (tiles, lines, smem_line_bytes) of some tiles."""
+    """Load the tiles `which` and return their lines (tiles, lines, smem_line_bytes)."""
     plan = request.plan
     if plan.lattice is None:
         return _read_lines(plan, request.lines(which), extent)
     coords = request.coords[which]
     if len(coords) == 1:
         return _read_boxes(plan, coords, extent)
-    # Boxes in bounds are read as grids; boxes at the edges, line by line.
+    # Boxes that are wholly in bounds are read as grids, other boxes line by line.
     whole = geometry.wholly_in_bounds(plan, coords)
     if whole.all():
         return _read_boxes(plan, coords, extent)
@@ -147,7 +151,10 @@ def _loaded_lines(request: CopyRequest, which: slice, extent: HostExtent) -> Byt
 
 
 def _read_boxes(plan: TilePlan, coords: IntArray, extent: HostExtent) -> Bytes:
-    """Read boxes whose parts in bounds are equal: a single box, or boxes without a part outside."""
+    """Read one box, or several boxes that are wholly in bounds, as grids of lines.
+
+    All boxes are cut like the first box, so boxes that reach out of bounds are read one by one.
+    """
     cut = geometry.cut_box(plan, coords[0].tolist())
     if not cut.size_bytes:
         return _fill(plan, len(coords))
@@ -166,7 +173,7 @@ def _read_boxes(plan: TilePlan, coords: IntArray, extent: HostExtent) -> Bytes:
 
 
 def _read_lines(plan: TilePlan, lines: Lines, extent: HostExtent) -> Bytes:
-    """Read tiles line by line; bytes that are out of bounds keep the fill value."""
+    """Read tiles line by line; out-of-bounds bytes of the result have the fill value."""
     out = _fill(plan, len(lines.start))
     flat = out.reshape(-1, plan.smem_line_bytes)
     for window in read_windows(plan, lines, extent):
@@ -178,29 +185,37 @@ def _read_lines(plan: TilePlan, lines: Lines, extent: HostExtent) -> Bytes:
 
 
 def _in_smem(plan: TilePlan, first: int, read: Bytes) -> slice:
-    """Return the slice of a line in shared memory for bytes that were read from `first` on."""
-    # Packed types have gaps in shared memory, so their lines are longer than in global memory.
+    """Return the slice of a line in shared memory for the bytes `read`.
+
+    `first` is the offset of these bytes in the line in global memory.
+    """
+    # Lines of packed types are longer in shared memory than in global memory, because they have
+    # gaps there.
     begin = first * plan.smem_line_bytes // plan.line_bytes
     return slice(begin, begin + read.shape[-1])
 
 
 def _fill(plan: TilePlan, tiles: int) -> Bytes:
-    """Return lines that are all out of bounds."""
+    """Return the lines of tiles that are wholly out of bounds: all bytes have the fill value."""
     if plan.arguments.oob_fill == TmaOobFill.nan:
         return np.tile(NAN_WORD, (tiles, plan.lines, plan.smem_line_bytes // len(NAN_WORD)))
     return np.zeros((tiles, plan.lines, plan.smem_line_bytes), np.uint8)
 
 
 def _converted(plan: TilePlan, lines: Bytes) -> Bytes:
-    """Convert bytes (..., n) of global memory to bytes of shared memory; may change `lines`."""
+    """Convert lines (..., n) of global memory to lines of shared memory; may change `lines`."""
     if plan.arguments.data_type in _TF32:
         _round_to_tf32(lines.reshape(-1).view("<u4"))
     return spread(plan, lines)
 
 
 def _round_to_tf32(words: npt.NDArray[np.uint32]) -> None:
-    """Round float32 words to nearest even at 10 mantissa bits; NaN is 0x7FFFE000 [measured]."""
-    # 13 of the 23 mantissa bits are dropped: add half of the last kept bit, less one if even.
+    """Round float32 words in place to 10 mantissa bits, to nearest even.
+
+    A NaN becomes 0x7FFFE000 [measured].
+    """
+    # The last 13 of the 23 mantissa bits are dropped. To round to nearest even, first add 0x1000
+    # (half of the last kept bit) if the last kept bit is 1, or 0xFFF if it is 0.
     nan = (words & 0x7FFFFFFF) > 0x7F800000
     words += 0xFFF + (words >> 13 & 1)
     words &= 0xFFFFE000
@@ -215,12 +230,13 @@ def _items(
     strides: tuple[int, ...] = (),
     reach: int = 0,
 ) -> tuple[Items, IntArray]:
-    """View memory as items of `width` bytes; return the view and the indices of those at `begins`.
+    """View memory as items of `width` bytes; return the view and the indices of some items.
 
-    `begins` count from the map's address. With a shape, each entry is a lattice of items; its last
-    item starts `reach` bytes after its first item.
+    These items are at `begins`, which are offsets in bytes from the map's address. If a shape is
+    passed, the view has a lattice of items at each index. The last item of a lattice starts `reach`
+    bytes after its first item.
     """
-    # All addresses are equal modulo 16, so one view with a step of 16 bytes has all items.
+    # All addresses are equal modulo 16, so a view with a step of 16 bytes contains all items.
     phase = (extent.origin + int(begins[0])) % CHUNK_BYTES
     count = (extent.size_bytes - phase - reach - width) // CHUNK_BYTES + 1
     view: Items = np.ndarray(
@@ -238,7 +254,7 @@ def _bytes_of(items: Items) -> Bytes:
 
 
 def store_smem(request: CopyRequest, data: object, op: str, extent: HostExtent) -> None:
-    """Store or reduce one tile in the memory of an extent."""
+    """Store or reduce one tile into the memory of `extent`."""
     lines = lines_of_data(request, data)
     if op == "store":
         _store(request, lines, extent)
@@ -254,7 +270,7 @@ def _store(request: CopyRequest, data: Bytes, extent: HostExtent) -> None:
 
 
 def _reduce(request: CopyRequest, data: Bytes, extent: HostExtent, op: str) -> None:
-    """Reduce chunk by chunk; chunks with the same address are combined one after the other."""
+    """Reduce 16-byte chunks into memory; apply chunks of the same address one after the other."""
     row = request.plan.row
     for window in written_windows(request, extent):
         chunks = window.source[:, None] + np.arange(window.first, window.last, CHUNK_BYTES)
@@ -267,12 +283,15 @@ def _reduce(request: CopyRequest, data: Bytes, extent: HostExtent, op: str) -> N
 
 
 def _written(data: Bytes, window: Window) -> Bytes:
-    """Return the bytes of a window, with its lines concatenated."""
+    """Return the bytes of `data` that a store writes in a window, line after line."""
     return data[0, window.line, window.first : window.last].reshape(-1)
 
 
 def _turns(index: IntArray) -> Iterator[slice | IntArray]:
-    """Split positions into turns without a repeated index; equal indices keep their order."""
+    """Split the positions of `index` into turns; a turn contains each index at most once.
+
+    If an index occurs several times, its n-th position is in the n-th turn.
+    """
     if (index[1:] > index[:-1]).all():
         yield slice(None)
         return
@@ -280,7 +299,7 @@ def _turns(index: IntArray) -> Iterator[slice | IntArray]:
     ordered = index[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
     repeats = np.diff(np.r_[starts, len(ordered)])
-    # Number of earlier positions with the same index.
+    # The turn of a position is the number of earlier positions with the same index.
     turn = np.arange(len(ordered)) - np.repeat(starts, repeats)
     by_turn = order[np.argsort(turn, kind="stable")]
     yield from np.split(by_turn, np.cumsum(np.bincount(turn))[:-1])
@@ -288,10 +307,10 @@ def _turns(index: IntArray) -> Iterator[slice | IntArray]:
 
 # --- Copies of the simulator of kernels ---------------------------------------------------------
 
-#: Function from an address to the memory that contains it: (first address, bytes, name).
+#: A function that returns the memory that contains an address, as (first address, bytes, name).
 FindMemory = Callable[[int], tuple[int, Bytes, str] | None]
 _ADDRESS_SPACE = 1 << 64
-# Every swizzle repeats after this number of bytes.
+# The pattern of every swizzle repeats after this number of bytes of shared memory.
 _PATTERN_BYTES = 1024
 _TYPES = {
     "u32": _T.UINT32, "s32": _T.INT32, "u64": _T.UINT64, "s64": _T.INT64, "f16": _T.FLOAT16,
@@ -300,29 +319,29 @@ _TYPES = {
 
 
 class RawCopy:
-    """One checked copy of a tile.
+    """A copy of one tile for the simulator of kernels, checked when it is made.
 
     Parameters
     ----------
     mode : {"load", "store", "gather4", "scatter4", "add", "min", ...}
-        Kind of copy; a reduction has the name of its operation.
+        Kind of copy. For a reduction, this is the name of its operation.
     coords : sequence of int
         Coordinates, innermost first. For gather4 and scatter4: the column, then four rows.
     offsets : sequence of int, optional
-        Offsets of im2col loads, W first.
+        Offsets of an im2col load, in the order W, H, D.
 
     Raises
     ------
     TmaPreconditionError
-        If the hardware refuses the copy; the violation names the row of `REFUSALS`.
+        If the copy would be an error on hardware. The violation's rule is a row of `REFUSALS`.
 
     Attributes
     ----------
     chunks : int array
-        Numbers of the 16-byte chunks that a load writes, from the start of shared memory on.
+        Numbers of the 16-byte chunks that a load writes. Chunk 0 is at address 0 of shared memory.
     first, raw, name
-        First address, bytes and name of the memory that the copy accesses. `raw` is None if the
-        copy accesses no memory.
+        First address, bytes and name of the global memory that the copy accesses. `raw` is None if
+        the copy accesses no global memory.
     """
 
     tx_bytes: int
@@ -346,14 +365,14 @@ class RawCopy:
 
     def _find(self, find: FindMemory) -> HostExtent | None:
         base, lines = self._request.tensor_map.global_address, self._request.lines()
-        # Lines with bytes in bounds; a tile that is out of bounds accesses no memory.
+        # Find the lines with bytes in bounds. A tile without such lines accesses no memory.
         touched = lines.inside & (lines.first < lines.last)[:, None]
         if not touched.any():
             return None
         starts = (lines.origins + lines.start[:, None])[touched] + int(lines.first.max())
         begin = (int(starts.min()) + base) % _ADDRESS_SPACE
-        # The lowest byte decides the region; the check of the windows refuses a copy that leaves
-        # it.
+        # The memory that contains the lowest accessed byte must contain all of them. `windows` and
+        # `load_smem` or `store_smem` refuse a copy that accesses a byte outside.
         found = find(begin) or find(base)
         if found is None:
             found = base, np.empty(0, np.uint8), "the memory of the kernel's arguments"
@@ -363,7 +382,7 @@ class RawCopy:
         return HostExtent(origin, len(self.raw), self.name, self.raw)
 
     def windows(self) -> list[tuple[IntArray, int]]:
-        """Return the accesses as pairs of (first bytes in `raw`, number of bytes of each).
+        """Return the accessed ranges of `raw`, as pairs (starts of ranges, bytes in each range).
 
         Raises `TmaPreconditionError` for a copy that accesses bytes outside of `raw`.
         """
@@ -387,7 +406,7 @@ class RawCopy:
         return bool(lines.inside.all() and is_wide.all())
 
     def load(self) -> Bytes:
-        """Return the bytes that a load writes, an array (chunks, 16)."""
+        """Return the bytes that a load writes to `chunks`, as an array (chunks, 16)."""
         offset = self._request.smem_offset
         extent = self._extent or HostExtent(0, 0, "", np.empty(0, np.uint8))
         smem = load_smem(self._request, extent)[0, offset:]
@@ -395,11 +414,11 @@ class RawCopy:
         return loaded
 
     def store(self, smem: Bytes) -> None:
-        """Store or reduce a tile; `smem` has the bytes of shared memory from the tile on."""
+        """Store or reduce the tile into `raw`; `smem` has the tile's bytes of shared memory."""
         self._store(smem, self._extent)
 
     def stored(self, smem: Bytes) -> Bytes:
-        """Return the bytes of `raw` after the store; `raw` itself does not change."""
+        """Return a copy of `raw` as it would be after the store; `raw` does not change."""
         if self._extent is None:
             return np.empty(0, np.uint8)
         extent = replace(self._extent, raw=self._extent.raw.copy())
@@ -419,7 +438,7 @@ def _request(
         return gather4_request(tensor_map, coords[0], coords[1:], smem_offset)
     if mode == "scatter4":
         return scatter4_request(tensor_map, coords[0], coords[1:], smem_offset)
-    # The other modules take coordinates row-major.
+    # `load_request` and `store_request` take coordinates and offsets row-major.
     row_major = tuple(coords[::-1])
     if mode == "load":
         given = None if offsets is None else tuple(offsets[::-1])
@@ -431,11 +450,11 @@ def _request(
 
 @lru_cache(maxsize=256)
 def _chunks(plan: TilePlan, phase: int) -> IntArray:
-    """Return the chunks that a load fills, from the start of the tile on.
+    """Return the numbers of the 16-byte chunks that a load writes; chunk 0 is the tile's first.
 
     `phase` is the tile's address modulo the period of the swizzle.
     """
-    # Lines without gaps fill all chunks.
+    # Lines without padding between them fill all chunks.
     if plan.smem_bytes == plan.lines * plan.smem_line_bytes:
         return np.arange(plan.smem_bytes // CHUNK_BYTES)
     coords = np.zeros((1, len(plan.arguments.global_dim)), np.int64)
@@ -448,7 +467,7 @@ def _chunks(plan: TilePlan, phase: int) -> IntArray:
 
 
 def reduce_bytes(type_name: str, op: str, old: Bytes, new: Bytes) -> Bytes:
-    """Return ``op(old, new)`` of a PTX type, as ``cp.reduce.async.bulk`` computes it."""
+    """Return ``op(old, new)`` for elements of a PTX type, as ``cp.reduce.async.bulk`` does."""
     data_type = _TYPES[type_name]
     numpy_type = DATA_TYPES[data_type].numpy
     result: npt.NDArray[Any] = combine(data_type, op, old.view(numpy_type), new.view(numpy_type))

@@ -1,8 +1,11 @@
-"""`Tile`: shared memory after a load, and its tile as an array; also the data of a store.
+"""`Tile`, the result of a load, and functions that read the data of a store.
 
-The functions convert between lines, shared memory and logical tiles. Lines are uint8 arrays (tiles,
-lines, line_bytes) as in global memory, or (tiles, lines, smem_line_bytes) as in shared memory. The
-two sizes differ for packed types, which have gaps in shared memory.
+A tile has three forms. A logical tile is an array of elements, row-major and unswizzled. Shared
+memory is an array of swizzled bytes. Lines (see `geometry`) are uint8 arrays of unswizzled bytes:
+(tiles, lines, line_bytes) as in global memory, or (tiles, lines, smem_line_bytes) as in shared
+memory.
+`smem_line_bytes` is larger than `line_bytes` for packed types, which have gaps in shared memory.
+The functions convert between these forms.
 """
 
 from __future__ import annotations
@@ -33,20 +36,21 @@ def smem_of_lines(
 ) -> Bytes:
     """Arrange lines (tiles, lines, smem_line_bytes) as shared memory (tiles, smem_bytes).
 
-    The result is `out` if given; otherwise it may share memory with `lines`.
+    The result is `out`. If `out` is None, the result may share memory with `lines`.
     """
     if lines.shape[1] * lines.shape[2] == plan.smem_bytes:
         dense = lines.reshape(len(lines), plan.smem_bytes)
     else:
         dense = np.zeros((len(lines), plan.smem_bytes), np.uint8)
-        # Each line starts at a multiple of the pitch; the rest of the pitch stays zero.
+        # Line i starts i * pitch_bytes after the tile's start. The bytes up to the next line are
+        # padding and stay zero.
         _pitches(plan, dense)[..., : plan.smem_line_bytes] = lines
     return _swizzled(plan, smem_offset, dense, out)
 
 
 def _swizzled(plan: TilePlan, smem_offset: int, region: Bytes, out: Bytes | None = None) -> Bytes:
     """Swizzle, or unswizzle, shared memory (tiles, smem_bytes) that starts at `smem_offset`."""
-    # A swizzle is its own inverse: it XORs bits of an address with higher bits of the address.
+    # Both directions are the same, because a swizzle XORs address bits with higher address bits.
     if plan.swizzle.terms:
         granule = f"V{plan.swizzle.granule_bytes}"
         order = geometry.swizzle_order(plan, smem_offset)
@@ -64,7 +68,7 @@ def lines_of_smem(plan: TilePlan, smem_offset: int, region: Bytes) -> Bytes:
 
 
 def _pitches(plan: TilePlan, dense: Bytes) -> Bytes:
-    """View unswizzled shared memory as lines with their padding, (tiles, lines, pitch_bytes)."""
+    """View unswizzled shared memory as lines and their padding: (tiles, lines, pitch_bytes)."""
     taken = dense[:, : plan.lines * plan.pitch_bytes]
     return taken.reshape(len(dense), plan.lines, plan.pitch_bytes)
 
@@ -73,12 +77,15 @@ def _pitches(plan: TilePlan, dense: Bytes) -> Bytes:
 
 
 def _group_bytes(row: DataTypeRow) -> int:
-    """Return the bytes that 16 packed values take in a chunk of shared memory."""
+    """Return the size of 16 packed values in bytes, without the gap that follows them."""
     return PACKED_GROUP * row.element_bits // 8
 
 
 def spread(plan: TilePlan, lines: Bytes) -> Bytes:
-    """Convert lines as in global memory to lines as in shared memory; gaps are zeros."""
+    """Convert lines from their form in global memory to the form in shared memory.
+
+    The two forms differ only for packed types, which have gaps in shared memory. The gaps are 0.
+    """
     if plan.smem_line_bytes == plan.line_bytes:
         return lines
     row, group_bytes = plan.row, _group_bytes(plan.row)
@@ -89,7 +96,7 @@ def spread(plan: TilePlan, lines: Bytes) -> Bytes:
 
 
 def gathered(plan: TilePlan, lines: Bytes) -> Bytes:
-    """Convert lines as in shared memory to lines as in global memory."""
+    """Convert lines from their form in shared memory to the form in global memory, without gaps."""
     if plan.smem_line_bytes == plan.line_bytes:
         return lines
     groups = lines.reshape(*lines.shape[:-1], -1, plan.row.smem_chunk_bytes)
@@ -100,10 +107,10 @@ def gathered(plan: TilePlan, lines: Bytes) -> Bytes:
 
 
 def values_of_lines(plan: TilePlan, lines: Bytes) -> Values:
-    """Return the logical tiles (tiles, *tile_shape) of lines as in shared memory."""
+    """Convert lines as in shared memory to logical tiles (tiles, *tile_shape)."""
     row = plan.row
     dense = np.ascontiguousarray(gathered(plan, lines))
-    # Packed values of 4 or 6 bits become one byte each, the lowest bit first.
+    # Each packed value of 4 or 6 bits becomes one byte. Bit 0 of a value comes first in `bits`.
     if row.smem_chunk_bytes:
         bits = np.unpackbits(dense, axis=-1, bitorder="little")
         by_value = bits.reshape(-1, row.element_bits)
@@ -113,11 +120,11 @@ def values_of_lines(plan: TilePlan, lines: Bytes) -> Values:
 
 
 def lines_of_values(plan: TilePlan, tile: Values) -> Bytes:
-    """Return a logical tile as its lines in global memory: uint8 of (1, lines, line_bytes)."""
+    """Convert a logical tile to lines as in global memory: uint8 (1, lines, line_bytes)."""
     row = plan.row
     dense = np.ascontiguousarray(tile)
     if row.smem_chunk_bytes:
-        # One byte holds one value; pack its lower bits.
+        # Each byte of `dense` holds one value in its lower bits; pack these bits.
         bits = np.unpackbits(dense[..., None], axis=-1, count=row.element_bits, bitorder="little")
         dense = np.packbits(bits.reshape(-1), bitorder="little")
     raw: Bytes = dense.reshape(-1).view(np.uint8)
@@ -134,28 +141,30 @@ def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 @public
 class Tile(Drawn):
-    """The result of a load: one tile, or many tiles with a leading axis (from `load_tiles`).
+    """The result of a load: one tile from `load_tile`, or many tiles from `load_tiles`.
 
-    The arrays are read-only; copy an array before you change it.
+    For many tiles, each array has a leading axis for the tiles. The arrays are read-only; copy an
+    array before you change it.
 
     Attributes
     ----------
     smem : uint8 array (smem_offset + smem_bytes,)
         Shared memory from address 0 on, swizzled as the hardware writes it. Bytes that the copy
-        does not write are 0. `smem_bytes` is the map's size of a tile. For an interleaved tile with
-        a swizzle this size is rounded up to the span (32, 64 or 128 bytes), because the hardware
-        spreads the last lines over the whole span [measured].
+        does not write are 0. `smem_bytes`, an attribute of the map, is the size of a tile. For an
+        interleaved map with a swizzle, this size is rounded up to a multiple of the swizzle's span
+        (32, 64 or 128 bytes), because the hardware spreads the last lines over a whole span
+        [measured].
     written : bool array like `smem`
-        Whether the copy writes each byte of `smem`. It writes neither the padding of rows nor the
-        bytes before the tile.
+        Whether the copy writes each byte of `smem`. The copy writes neither the padding of rows nor
+        the bytes before the tile.
     array : array
-        The logical tile, row-major and unswizzled, with the fill value in out-of-bounds elements.
-        Shape: (n[rank-1], ..., n[0]) for a tiled map, where n counts the elements copied per
-        dimension; (pixels, channels) for an im2col map; (n[N], 1, ..., n[W], unit) for an
-        interleaved map, where unit is the elements in 16 or 32 bytes. bfloat16 is uint16; packed
-        types are uint8, one value each.
+        The logical tile, row-major and unswizzled. Out-of-bounds elements have the fill value. For
+        a tiled map the shape is (n[rank-1], ..., n[0]), where n[d] is the number of elements copied
+        along dimension d. For an im2col map the shape is (pixels, channels). For an interleaved map
+        the shape is (n[N], 1, ..., n[W], unit), where unit is the number of elements in 16 or 32
+        bytes. bfloat16 elements are uint16. Elements of packed types are uint8, one value per byte.
     filled : bool array like `array`
-        Whether each element is out of bounds, so it has the fill value.
+        Whether each element is out of bounds and therefore has the fill value.
     tx_bytes : int
         Bytes that each tile adds to the mbarrier's transaction count.
     note : str
@@ -197,12 +206,12 @@ class Tile(Drawn):
 
     @property
     def note(self) -> str:
-        """``"measured"`` or ``"documented, not measured"``: the evidence for this result."""
+        """The evidence for this result: ``"measured"`` or ``"documented, not measured"``."""
         return self._request.note
 
     @property
     def tensor_map(self) -> TensorMap:
-        """The map that the tile was loaded with."""
+        """The map of the load."""
         return self._request.tensor_map
 
     @property
@@ -214,19 +223,19 @@ class Tile(Drawn):
 
     @property
     def im2col_offsets(self) -> tuple[int, ...]:
-        """The im2col offsets of the load, row-major; empty if none were given."""
+        """The im2col offsets of the load, row-major; an empty tuple means zeros."""
         return self._request.offsets[::-1]
 
     @property
     def smem_offset(self) -> int:
-        """Address of the tile in shared memory, bytes."""
+        """Address of the tile in shared memory, in bytes."""
         return self._request.smem_offset
 
     @lazy
     @opaque
     def written(self) -> npt.NDArray[np.bool_]:
         """Whether the copy writes each byte of `smem`."""
-        # Arrange a line of ones as a load arranges its lines; gaps and padding stay zero.
+        # Arrange lines of ones in shared memory as a load does; gaps and padding stay zero.
         plan, offset = self._request.plan, self._request.smem_offset
         line = spread(plan, np.ones(plan.line_bytes, np.uint8))
         mask = np.zeros(offset + plan.smem_bytes, np.bool_)
@@ -249,7 +258,8 @@ class Tile(Drawn):
         """Whether each element is out of bounds."""
         plan, lines = self._request.plan, self._request.lines()
         bits = plan.row.element_bits
-        # First bit of each element of a line; packed elements do not begin at a byte.
+        # Offset of each element in its line, in bits, because packed elements may begin within a
+        # byte.
         at_bit = np.arange(0, plan.line_bytes * 8, bits)
         window = (at_bit >= lines.first[:, None] * 8) & (at_bit < lines.last[:, None] * 8)
         taken = lines.inside[:, :, None] & window[:, None, :]
@@ -269,13 +279,13 @@ class Tile(Drawn):
 
 
 def lines_of_data(request: CopyRequest, data: object) -> Bytes:
-    """Return the `data` of a store as lines (1, lines, line_bytes), as in global memory."""
+    """Convert the `data` of a store to lines as in global memory: (1, lines, line_bytes)."""
     values, is_smem = _tile_or_smem(request, data)
     return _lines_of_region(request, values) if is_smem else lines_of_values(request.plan, values)
 
 
 def smem_of_data(request: CopyRequest, data: object) -> Bytes:
-    """Return the `data` of a store as shared memory (smem_bytes,), from smem_offset on."""
+    """Convert the `data` of a store to shared memory (smem_bytes,) that starts at smem_offset."""
     plan = request.plan
     values, is_smem = _tile_or_smem(request, data)
     if is_smem:
@@ -291,9 +301,9 @@ def _lines_of_region(request: CopyRequest, region: Bytes) -> Bytes:
 
 
 def _tile_or_smem(request: CopyRequest, data: Any) -> tuple[Values, bool]:
-    """Return the values of `data`, and whether they are shared memory from smem_offset on.
+    """Return `data` as an array, and whether it is shared memory (from smem_offset on) or a tile.
 
-    The docstring of `store_tile` describes both forms of `data`.
+    The docstring of `store_tile` describes the two forms of `data`.
     """
     plan, row = request.plan, request.plan.row
     lengths = ((plan.smem_bytes,), (request.smem_offset + plan.smem_bytes,))
@@ -340,16 +350,16 @@ def _refuse_data(plan: TilePlan, found: str) -> NoReturn:
 
 
 def _is_same_type(row: DataTypeRow, dtype: np.dtype[Any]) -> bool:
-    """Return whether an array of this dtype has the bits of the map's data type."""
+    """Return whether the elements of a dtype can be elements of the map's data type."""
     return dtype.isnative and _is_named_like(row, dtype.name)
 
 
 def _is_named_like(row: DataTypeRow, name: str) -> bool:
-    """Return whether a type's name in NumPy, ml_dtypes or DLPack fits the map's data type."""
+    """Return whether a dtype's name (NumPy, ml_dtypes or DLPack) fits the map's data type."""
     return name == row.numpy or name.startswith(_ALSO_ACCEPTED.get(row.data_type, ()))
 
 
-# Prefixes of other type names with the same bits, such as "float8_e4m3fn" for UINT8.
+# Prefixes of further dtype names that fit a data type, such as "float8_e4m3fn" for UINT8.
 _ALSO_ACCEPTED: dict[TensorMapDataType, tuple[str, ...]] = {
     TensorMapDataType.BFLOAT16: ("bfloat16",),
     TensorMapDataType.UINT8: ("bool", "int8", "float8"),
@@ -367,7 +377,7 @@ def _dtype_of(data: object) -> str:
 
 
 def _read_tensor(plan: TilePlan, data: object) -> Values:
-    """Return the values of a tensor that NumPy cannot convert, through DLPack."""
+    """Return the values of a tensor through DLPack, if NumPy cannot convert the tensor."""
     kind = f"{name_of(type(data))} of dtype {_dtype_of(data)}"
     try:
         view = as_tensor_view(data)

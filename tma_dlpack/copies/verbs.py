@@ -24,27 +24,27 @@ SIMULATOR = SimulatorBackend()
 
 @opaque
 def backend(name: str) -> Backend:
-    """Return the backend that copies tiles: the simulator, or the GPU.
+    """Return a backend that copies tiles, with NumPy or on the GPU.
 
     Parameters
     ----------
     name : {"simulator", "cuda"}
-        ``"simulator"`` copies host tensors in NumPy; ``"cuda"`` copies CUDA tensors with the
-        hardware (it needs the extra ``cuda``).
+        ``"simulator"`` copies host tensors with NumPy. ``"cuda"`` copies CUDA tensors with the
+        hardware, and needs the extra ``cuda``.
 
     Returns
     -------
     Backend
-        A backend with the methods `load_tile`, `load_tiles`, `store_tile` and `reduce_tile`. Only
-        the simulator has `gather4` and `scatter4` of sm_100.
+        A backend with the methods `load_tile`, `load_tiles`, `store_tile` and `reduce_tile`. Its
+        methods `gather4` and `scatter4` (sm_100) work only with the simulator.
 
     Raises
     ------
     TmaPreconditionError
-        For any other name.
+        If `name` is neither ``"simulator"`` nor ``"cuda"``.
     TmaUnsupportedError
-        If this machine lacks a driver, a GPU of compute capability 9.0 or later, or NVRTC; the
-        message names what is missing and what to install.
+        If `name` is ``"cuda"`` and this machine lacks a driver, a GPU of compute capability 9.0 or
+        later, or NVRTC. The message names what is missing and what to install.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def backend(name: str) -> Backend:
 
 
 def _named(name: object) -> Backend:
-    """Return a backend without checking that this machine can run it."""
+    """Return a backend; do not check whether this machine can run the backend."""
     word = text_of(name)
     if word == "simulator":
         return SIMULATOR
@@ -74,7 +74,7 @@ def _named(name: object) -> Backend:
 
 
 def _choose(tensor_map: TensorMap, wanted: object, memory: object) -> Backend:
-    """Return the requested backend, or the default backend for the tensor's memory."""
+    """Return the backend `wanted`; choose by the tensor's device if `wanted` is None."""
     require_map(tensor_map)
     if wanted is None:
         on_gpu = memory is None and tensor_map.device is not None and tensor_map.device.is_cuda
@@ -98,22 +98,23 @@ def load_tile(
     ----------
     tensor_map : TensorMap
     coords : sequence of int
-        Coordinates of the tile's first element: row-major like `box_sizes`, in elements. They may
-        be negative or past the end; out-of-bounds elements get the fill value. The innermost
-        coordinate must be at a multiple of 16 bytes, unless the map is interleaved.
+        Coordinates of the tile's first element in elements, row-major like `box_sizes`. They may be
+        negative or past the end; out-of-bounds elements get the fill value. Unless the map is
+        interleaved, the innermost coordinate times the size of an element must be a multiple of 16
+        bytes.
     im2col_offsets : sequence of int, optional
-        Offsets for im2col maps only: row-major (D, H, W), in pixels. For a convolution, pass
-        tap x dilation. None means zeros.
+        Offsets in pixels, row-major (D, H, W), for im2col maps only. For a convolution, pass the
+        index of the filter's tap times the dilation. None means zeros.
     backend : str or Backend, optional
         ``"simulator"``, ``"cuda"``, or a result of `tma_dlpack.backend`. None means the GPU if the
         map's tensor is on a GPU and `memory` is None, else the simulator.
     memory : uint8 array, one-dimensional, optional
-        An array that contains the addresses of the map, for maps of bare addresses. The simulator
-        takes a NumPy array. ``backend="cuda"`` takes a CUDA tensor, and needs no `memory` if the
-        driver knows the address.
+        The memory that the copy may access, for a map of a bare address. The array must contain the
+        map's addresses. The simulator takes a NumPy array. ``backend="cuda"`` takes a CUDA tensor,
+        and needs no `memory` if a CUDA allocation contains the address.
     smem_offset : int
-        Address of the tile in shared memory in bytes, a multiple of 128. A swizzle depends on this
-        address.
+        Address of the tile in shared memory in bytes, a multiple of 128. The pattern of a swizzle
+        depends on this address.
 
     Returns
     -------
@@ -125,7 +126,8 @@ def load_tile(
     ------
     TmaPreconditionError
         If the copy would kill a kernel, or if it would access memory outside the tensor's storage,
-        for example because the tensor has moved since the map was made. Nothing is copied.
+        for example because the tensor moved after the map was made. In these cases nothing is
+        copied.
     TmaUnsupportedError
         If the target, the map or this machine does not support the copy.
     TmaDriverError
@@ -135,7 +137,8 @@ def load_tile(
     Notes
     -----
     The result is measured: it is equal to an H200's (driver 580.159.04, 2026-11-20) byte for byte.
-    Packed types, atom swizzles and im2col-wide are documented, not measured; see `Tile.note`.
+    Results for packed types, atom swizzles and im2col-wide maps are documented, not measured; see
+    `Tile.note`.
 
     Examples
     --------
@@ -167,15 +170,15 @@ def load_tiles(
     ----------
     tensor_map : TensorMap
     coords : integer array (n, rank)
-        Row-major, one row per tile; `tile_coords(tensor_map)` covers the tensor. An empty list
-        gives no tiles.
+        The coordinates of one tile per row, row-major. `tile_coords(tensor_map)` returns the tiles
+        that cover the tensor. With an empty list, the result has no tiles.
     im2col_offsets, backend, memory, smem_offset
-        As in `load_tile`; all tiles share them.
+        As in `load_tile`; these arguments apply to all tiles.
 
     Returns
     -------
     Tile
-        As from `load_tile`; every array has a leading axis of length n.
+        As from `load_tile`, but every array has a leading axis of length n.
 
     Raises
     ------
@@ -207,10 +210,11 @@ def store_tile(
 ) -> None:
     """Store one tile to global memory, as ``cp.async.bulk.tensor`` does.
 
-    Out-of-bounds elements are skipped row by row. The copy writes whole 16-byte chunks: if the size
-    of a row is not a multiple of 16 bytes, the bytes up to the next multiple are overwritten, as on
-    hardware [measured]. If these bytes are outside the tensor's storage (torch's untyped storage,
-    NumPy's base, CuPy's memory), both backends raise an error before they write.
+    Out-of-bounds elements are not stored. The copy writes whole 16-byte chunks. If the size of a
+    tensor's row is not a multiple of 16 bytes, a store at the end of the row also overwrites the
+    bytes up to the next multiple of 16, as on hardware [measured]. If these bytes are outside the
+    tensor's storage (torch's untyped storage, NumPy's base, CuPy's memory), both backends raise an
+    error before they write.
 
     Parameters
     ----------
@@ -218,20 +222,22 @@ def store_tile(
     coords : sequence of int
         As in `load_tile`, but not negative.
     data : array
-        An array in host memory: the logical tile or shared memory. The logical tile has the shape
-        of `Tile.array`, and its dtype or the tensor's own dtype, such as torch.bfloat16; a leading
-        axis of 1 is allowed. Shared memory is uint8 or ``bytes``, like `Tile.smem`, of length
-        smem_offset + smem_bytes, or smem_bytes for the part from smem_offset on. A one-dimensional
-        uint8 array may fit both forms; it is refused if the results differ. In this case pass
-        ``data[None]`` for the tile, or ``data.tobytes()`` for shared memory.
+        An array in host memory: either a logical tile or shared memory. A logical tile has the
+        shape of `Tile.array`, or this shape after a leading axis of length 1. It has the dtype of
+        `Tile.array` or of the tensor, such as torch.bfloat16. Shared memory is a uint8 array or
+        ``bytes`` like `Tile.smem`. Its length is smem_offset + smem_bytes, or smem_bytes if it
+        starts at smem_offset. A one-dimensional uint8 array may have both forms. It is refused if
+        the two forms would store different bytes. In this case pass ``data[None]`` for a logical
+        tile, or ``data.tobytes()`` for shared memory.
     backend, memory, smem_offset
         As in `load_tile`.
 
     Raises
     ------
     TmaPreconditionError
-        As `load_tile`; also if the tensor is read-only, as all JAX arrays are. In this case make
-        the map of a copy in NumPy, torch or CuPy, or pass `memory`.
+        As `load_tile` does, and also if the tensor is read-only, as all JAX arrays are. To store
+        nevertheless, copy the tensor to NumPy, torch or CuPy and make a map of the copy, or pass
+        `memory`.
     TmaUnsupportedError, TmaDriverError
         As `load_tile`.
 
@@ -262,20 +268,21 @@ def reduce_tile(
 ) -> None:
     """Reduce one tile into global memory, as ``cp.reduce.async.bulk.tensor`` does.
 
-    Each element of the tensor becomes ``op(old, new)``, with `new` from the tile.
+    Each element of the tensor becomes ``op(old, new)``, where `old` is the element and `new` is the
+    tile's element for it.
 
     Parameters
     ----------
     tensor_map, coords, data, backend, memory, smem_offset
         As in `store_tile`.
     op : {"add", "min", "max", "inc", "dec", "and", "or", "xor"}
-        The operation. Each data type has some of these operations [measured]; an operation that
-        would kill the kernel is refused.
+        The operation. Each data type supports some of these operations [measured]. An operation
+        that the data type does not support would kill a kernel, so it is refused.
 
     Raises
     ------
     TmaPreconditionError, TmaUnsupportedError, TmaDriverError
-        As `store_tile`; also for an operation that the data type does not have.
+        As `store_tile` does, and also for an operation that the data type does not support.
 
     Examples
     --------
@@ -298,22 +305,22 @@ def tile_coords(tensor_map: TensorMap) -> IntArray:
     Parameters
     ----------
     tensor_map : TensorMap
-        The map. For an im2col map, the result has the starts of the columns that cover the output
-        of the convolution.
+        A tiled or im2col map. For an im2col map, a tile is a column of pixels, and the result has
+        the coordinates of the columns that cover the output of the convolution.
 
     Returns
     -------
     ndarray of int64, (n, rank)
-        One row per tile, row-major, in elements. For a map with ``split_inner=True``, these are the
-        map's own coordinates, as `split_inner_coords` returns them.
+        The coordinates of one tile per row, row-major, in elements. For a map with
+        ``split_inner=True``, each row has the form that `split_inner_coords` returns.
 
     Raises
     ------
     TmaPreconditionError
         If `tensor_map` is not a TensorMap.
     TmaUnsupportedError
-        For a map with ``ragged=``. Its tiles belong to its slices; `ragged_coords` returns the
-        coordinates of a tile.
+        If the map was made with ``ragged=``, because each slice has its own tiles. `ragged_coords`
+        returns the coordinates of a tile of a slice.
 
     Examples
     --------

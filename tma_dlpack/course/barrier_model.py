@@ -1,12 +1,13 @@
-"""A model of the mbarrier, and a player of the programs that use one.
+"""A model of the mbarrier, and a player that runs programs on this model.
 
-`Barrier` is the state that PTX describes: a phase ends when as many threads have arrived as
-`mbarrier.init` named and every announced byte is there. `Play` runs programs (threads, warps, copy
-engines) on one axis of time, and records their actions and every state of every barrier. A program
-is a generator. It yields actions that take time, and calls actions that take none.
+`Barrier` is the state that PTX describes. A phase ends when two conditions hold: the number of
+arrivals has reached the count of `mbarrier.init`, and all announced bytes have arrived. `Play` runs
+programs (threads, warps, copy engines) on one time axis. It records the actions of the programs,
+and every state of every barrier. A program is a generator. To run an action that takes time, it
+yields a `Do` or a `Wait`. To run an operation that takes no time, it calls a method of `Play`.
 
-Times are ticks without a unit: the model shows the order of events, not their duration. In how many
-steps the engine counts its bytes is not documented.
+Times are ticks without a unit, because the model shows the order of events, not their duration.
+NVIDIA does not document in how many steps the engine counts its bytes.
 
 Source: PTX ISA, mbarrier; the outcomes of misuses are measured (H200, driver 580.159.04).
 
@@ -26,16 +27,20 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-MOST = (1 << 20) - 1  # largest arrival count, and largest number of pending bytes, + or -
+MOST = (1 << 20) - 1  # largest arrival count, and largest absolute number of pending bytes
 LATENCY = 6  # ticks from a load or store to its first byte
-#: __syncthreads() or cluster_sync(): the model plays it as a barrier, the picture does not show it.
+#: Name of the barrier as which the model runs __syncthreads() or cluster_sync(). The picture does
+#: not show this barrier.
 SYNC = "sync"
 
 FOREVER, UNDEFINED = "waits forever", "undefined from here on"
 
 
 class BarrierError(RuntimeError):
-    """A misuse: CUDA_ERROR_LAUNCH_FAILED [measured], or undefined behavior in PTX."""
+    """A misuse of an mbarrier.
+
+    Some misuses are undefined behavior in PTX. Others end in CUDA_ERROR_LAUNCH_FAILED (measured).
+    """
 
 
 class Barrier(NamedTuple):
@@ -51,7 +56,8 @@ class Barrier(NamedTuple):
         Announced bytes that are still missing; negative if bytes were written before they were
         announced.
     phase : int
-        Number of phases that have ended. `wait` names the parity of this number.
+        Number of the current phase, counted from 0, which is the number of phases that have ended.
+        A thread passes the parity of a phase's number to `wait`.
     """
 
     arrivals: int
@@ -67,26 +73,26 @@ class Barrier(NamedTuple):
         return cls(arrivals, arrivals)
 
     def arrive(self, tx_bytes: int = 0) -> Barrier:
-        """Announce bytes, then arrive: ``mbarrier.arrive`` and ``mbarrier.arrive.expect_tx``."""
+        """Return the state after ``mbarrier.arrive``, which first announces `tx_bytes` bytes."""
         if not self.pending:
             raise BarrierError(f"too many arrivals in phase {self.phase}")
         return self._next(self.pending - 1, self.tx_bytes + tx_bytes)
 
     def complete_tx(self, tx_bytes: int) -> Barrier:
-        """Count bytes that a copy has written."""
+        """Return the state after a copy has written `tx_bytes` bytes."""
         return self._next(self.pending, self.tx_bytes - tx_bytes)
 
     def passes(self, parity: int) -> bool:
         """Return whether ``wait(barrier, parity)`` ends: the current phase has the other parity.
 
-        The phase before the first one has parity 1: a fresh barrier lets ``wait(barrier, 1)`` pass.
+        The first phase is phase 0, so ``wait(barrier, 1)`` passes at a fresh barrier.
         """
         return self.phase % 2 != parity
 
     def _next(self, pending: int, tx_bytes: int) -> Barrier:
         if abs(tx_bytes) > MOST:
             raise BarrierError(f"{tx_bytes} pending bytes are beyond {MOST}")
-        # The phase ends only when both counts are 0; bytes can be pending in both directions.
+        # The phase ends only when both counts are exactly 0, because `tx_bytes` can be negative.
         if pending or tx_bytes:
             return Barrier(self.arrivals, pending, tx_bytes, self.phase)
         return Barrier(self.arrivals, self.arrivals, 0, self.phase + 1)
@@ -96,7 +102,11 @@ class Barrier(NamedTuple):
 
 
 class Do(NamedTuple):
-    """An action that takes some ticks; `text` has shorter forms after "|", and "" is not drawn."""
+    """An action that takes some ticks.
+
+    `text` is the label. It can have shorter labels after "|". An action without a label is not
+    drawn.
+    """
 
     ticks: int
     text: str = ""
@@ -104,11 +114,11 @@ class Do(NamedTuple):
     line: int = -1  # line of the code that runs; -1 for none
     tile: int = -1  # tile that is read or copied; -1 for none
     slot: str = ""  # the part of shared memory that is read
-    lost: str = "not there"  # words for bytes that are missing in the slot
+    lost: str = "not there"  # description of bytes that are missing in the slot
 
 
 class Wait(NamedTuple):
-    """A wait until a barrier passes a parity."""
+    """A wait that ends when ``passes(parity)`` of a barrier is true."""
 
     barrier: str
     parity: int
@@ -117,7 +127,7 @@ class Wait(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The call, and a shorter form."""
+        """The label: the call, and a shorter label after "|"."""
         call = f"wait({self.barrier.partition(' ')[0]}, {self.parity})|wait"
         return SYNC if self.barrier == SYNC else call
 
@@ -127,9 +137,9 @@ Program = Generator["Do | Wait", None, None]
 
 @dataclass(slots=True)
 class Bar:
-    """A lane's action in the ticks [begin, end); `end` is None if it waits forever.
+    """The action of a lane in the ticks [begin, end); `end` is None if the action never ends.
 
-    `wrong` names the error: bytes not there, bytes overwritten, or a wait that never ends.
+    `wrong` is "", or names an error such as missing bytes, or a wait that never ends.
     """
 
     lane: str
@@ -140,7 +150,7 @@ class Bar:
 
 
 class Change(NamedTuple):
-    """An operation on a barrier: its tick, the lane that runs it, and the state after it."""
+    """An operation on a barrier: its tick, the lane that runs it, and the barrier's next state."""
 
     at: int
     barrier: str
@@ -149,7 +159,7 @@ class Change(NamedTuple):
 
 
 class Play:
-    """A player that runs programs and records bars, changes and events (tick, lane, words)."""
+    """A player that runs programs. It records bars, changes and events (tick, lane, text)."""
 
     now: int
     lane: str
@@ -161,20 +171,21 @@ class Play:
         self.changes: list[Change] = []
         self.events: list[tuple[int, str, str]] = []
         self.barriers: dict[str, Barrier] = {}
-        self.memory: dict[str, dict[str, tuple[int, int]]] = {}  # slot -> piece -> tile, bytes
-        self._free: dict[str, int] = {}  # engine -> tick from which on it is free
-        # A heap of (tick, count, program, bar); the count keeps the order of equal ticks.
+        self.memory: dict[str, dict[str, tuple[int, int]]] = {}  # slot -> piece -> (tile, bytes)
+        self._free: dict[str, int] = {}  # engine -> tick when its last copy ends
+        # A heap of (tick, count, program, bar). The count grows, so that programs with the same
+        # tick run in the order in which they were scheduled.
         self._ready: list[tuple[int, int, Program, Bar]] = []
         self._waiting: list[tuple[Program, Bar]] = []
         self._count = 0
 
     def start(self, lane: str, program: Program, at: int | None = None) -> None:
-        """Start a program now, or at a later tick."""
+        """Start a program now, or at the tick `at`."""
         begin = self.now if at is None else at
         self._resume(program, Bar(lane, begin, begin, Do(0)))
 
     def run(self) -> None:
-        """Run until every program has ended or waits forever, or one has undefined behavior."""
+        """Run until all programs have ended or wait forever, or until a barrier is misused."""
         wrong = FOREVER
         try:
             while self._ready:
@@ -183,7 +194,7 @@ class Play:
             self._say(f"✗ {error}")
             self.bars.append(Bar(self.lane, self.now, None, Do(0, f"{error}|fails"), UNDEFINED))
             wrong = ""
-        # No program is ready any more, so these waits never end.
+        # No other program runs any more, so these waits never end.
         for _, bar in self._waiting:
             bar.end, bar.wrong = None, wrong
             if wrong:
@@ -192,7 +203,7 @@ class Play:
     def _step(self) -> None:
         self.now, _, program, bar = heapq.heappop(self._ready)
         self.lane = bar.lane
-        # A read can find all its bytes when it begins and lose some before it ends.
+        # A read has ended. Check again for bytes that have been overwritten since it began.
         if isinstance(bar.act, Do) and bar.act.slot and not bar.wrong:
             lost = self.missing(bar.act)
             bar.wrong = f"{lost} bytes overwritten" if lost else ""
@@ -213,7 +224,8 @@ class Play:
         bar.end = self.now + act.ticks
         lost = self.missing(act) if act.slot else 0
         bar.wrong = f"{lost} bytes {act.lost}" if lost else ""
-        # A copy's pieces report themselves; an act right after an event of its lane is that event.
+        # A copy has an event for each piece, from `copy`. If the last event has the same tick and
+        # lane, an operation has already recorded this action.
         is_copy, said = act.tile >= 0 and not act.slot, (self.now, self.lane)
         if act.text and not is_copy and (lost or said not in (e[:2] for e in self.events[-1:])):
             name = act.text.partition("|")[0].replace("\n", " ")
@@ -228,7 +240,7 @@ class Play:
         self._change(barrier, Barrier.init(arrivals))
 
     def arrive(self, barrier: str, tx_bytes: int | None = None) -> None:
-        """Arrive, and announce bytes if there are any."""
+        """Arrive at a barrier; first announce `tx_bytes`, if it is not None."""
         self._say(
             f"arrive({barrier})" if tx_bytes is None else f"arrive_expect_tx({barrier}, {tx_bytes})"
         )
@@ -239,20 +251,20 @@ class Play:
         self.memory.setdefault(slot, {})[piece] = tile, size
 
     def missing(self, read: Do) -> int:
-        """Return how many bytes of a tile have not arrived when it is read."""
+        """Return how many bytes of the tile that `read` needs are not in the slot at this tick."""
         pieces = self.memory.get(read.slot, {}).values()
         return self.slot_bytes - sum(size for tile, size in pieces if tile == read.tile)
 
     def copy(
         self, engine: str, to: Sequence[tuple[str, str]], act: Do, sizes: Sequence[int]
     ) -> None:
-        """Let an engine copy the tile of `act`, piece by piece, into (slot, barrier) pairs.
+        """Copy the tile of `act` with an engine, in pieces, to each (slot, barrier) pair of `to`.
 
-        Each piece takes the ticks of `act`; an engine serves its loads one by one.
+        Each piece takes the ticks of `act`. An engine runs one copy after the other.
         """
         begin = max(self.now + LATENCY, self._free.get(engine, 0))
         self._free[engine] = end = begin + act.ticks * len(sizes)
-        # The slots are busy from the call on, not only from the first byte on.
+        # The slots are drawn as busy from the call on, not only from the first byte on.
         self.bars += [Bar(slot, self.now, end, act) for slot, _ in to]
 
         def program() -> Program:
@@ -278,7 +290,7 @@ class Play:
         self._wake(barrier)
 
     def _wake(self, barrier: str) -> None:
-        # Programs that still wait are put back in the same order.
+        # Programs that must wait longer are put back in the same order.
         waiting, self._waiting = self._waiting, []
         for program, bar in waiting:
             wait, state = bar.act, self._state(barrier)

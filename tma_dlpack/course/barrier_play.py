@@ -31,13 +31,13 @@ from tma_dlpack.course.core import (
     words,
 )
 
-TX_BYTES = 8192  # default: a tile of 64 x 64 elements of 16 bits
+TX_BYTES = 8192  # bytes of a load if no map is passed: 64 x 64 elements of 16 bits
 MAX_STAGES, MAX_BLOCKS = 8, 2
-WIDTH, NARROW_WIDTH = 640, 164  # px of the axis, wide and on a phone
-TAIL, LONG_TAIL = 4, 16  # ticks after the last event; the long tail shows a hang
-# px: height of the byte numbers, of the stairs below them, and free space above a lane.
+WIDTH, NARROW_WIDTH = 640, 164  # px: length of the axis, wide and on a phone
+TAIL, LONG_TAIL = 4, 16  # ticks after the last event; a hang needs the long tail to be visible
+# px: height of the byte counts, height of the stairs below the counts, free space above a lane.
 NUMBERS, STAIRS, ABOVE = 16, 32, 6
-#: kind of a row -> its height, and the free space below it, px.
+#: Kind of a row -> height of the row, and free space below the row, in px.
 HEIGHTS = {
     "heading": (18, 4),
     "lane": (30, 8),
@@ -47,7 +47,7 @@ HEIGHTS = {
     "slot": (20, 0),
     "strip": (14, 0),
 }
-#: Kind of a row -> the attribute of a barrier's state that it shows.
+#: Kind of a row -> the attribute of a barrier's state that the row shows.
 FIELDS = {"phase": "phase", "strip": "phase", "arrivals": "pending", "bytes": "tx_bytes"}
 PARITY = ("even", "odd")  # styles of a phase, by its parity
 LEGEND = [
@@ -62,7 +62,7 @@ LEGEND = [
 ]
 AXIS = "time goes from left to right: the order of events counts, their distances do not"
 
-Span = tuple[int, int | None]  # ticks [begin, end); end is None if it never ends
+Span = tuple[int, int | None]  # ticks [begin, end); None means that the action never ends
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -77,9 +77,9 @@ class BarrierPlay(Figure):
         "right", "early read", "hang", "early read, then hang", "stale store", or "undefined" if a
         thread arrives more often than a phase expects.
     code : tuple of str
-        The kernel, with the mistake.
+        The lines of the kernel, including the mistake.
     frames : tuple of Frame
-        Every tick with an event, with the states of all barriers after the event.
+        One frame per tick with events, with the states of all barriers after these events.
     """
 
     title: str
@@ -96,18 +96,18 @@ class BarrierPlay(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: the condition that a wait depends on."""
+        """The caption: the condition under which a wait ends."""
         return (
             "wait(barrier, parity) [waits](is-wait) while the [phase](is-phase) of the barrier has "
             "that parity: even phases have parity 0, odd ones parity 1."
         )
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel."""
+        """Return one panel."""
         return (_Timeline(self._played).scene(self.title, self.setup.lesson),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width: words that do not fit become tooltips."""
+        """Return the panel for a phone; a text that does not fit becomes a tooltip."""
         return (_Timeline(self._played, NARROW_WIDTH).scene(self.title, self.setup.lesson),)
 
     def text(self) -> str:
@@ -141,11 +141,11 @@ class BarrierPlay(Figure):
         return "\n".join(spans)
 
     def _as_data(self) -> dict[str, object]:
-        """Return the data of this choice for the script."""
+        """Return the data with which `play.js` shows this kernel."""
         timeline = _Timeline(self._played)
         frames = [
             (
-                # Place on the axis as a share of its width, so that one number serves both layouts.
+                # The tick as a fraction of the axis, because this number fits both layouts.
                 round(timeline.x(f.at) / WIDTH, 4),
                 "; ".join(f.events),
                 _stated(f, few=MAX_BLOCKS),
@@ -165,7 +165,7 @@ class BarrierPlay(Figure):
 
 
 def _stated(frame: Frame, few: int = 0) -> list[str]:
-    """Describe the barriers that changed, or all if there are at most `few`."""
+    """Describe the barriers that changed, or all barriers if the frame has at most `few`."""
     return [
         f"{name}: phase {state.phase}, {counted(state.pending, 'arrival')} and "
         f"{counted(state.tx_bytes, 'byte')} pending"
@@ -178,7 +178,7 @@ def _stated(frame: Frame, few: int = 0) -> list[str]:
 
 
 class _Timeline:
-    """The rows of a scene, in pixels from the start of the time axis."""
+    """The rows of the picture; coordinates are px from the start of the axis and from the top."""
 
     def __init__(self, played: Played, width: int = WIDTH) -> None:
         self.played, self.width = played, width
@@ -186,7 +186,8 @@ class _Timeline:
         last = max(max(bar.begin, bar.end or 0) for bar in played.bars)
         self.end = last + (max(LONG_TAIL, last // 5) if hangs else TAIL)
         self.rows: list[tuple[Row, float]] = []
-        # Lane or barrier -> top, bottom of its first row, bottom of its last row; for arrows.
+        # For arrows: lane or barrier -> y of its top, of its first row's bottom, of its last row's
+        # bottom.
         self.places: dict[str, tuple[float, float, float]] = {}
         self.height = 0.0
         for row in played.rows:
@@ -198,7 +199,7 @@ class _Timeline:
             self.height += height + gap
 
     def x(self, at: int | None) -> float:
-        """Return the x coordinate of a tick, in pixels; for None, of the axis' end."""
+        """Return the x coordinate of a tick in pixels; None means the end of the axis."""
         return round(self.width * (self.end if at is None else at) / self.end, 1)
 
     def scene(self, title: str, lesson: Sequence[str]) -> Scene:
@@ -222,16 +223,20 @@ class _Timeline:
         )
 
     def _arrows(self) -> list[Cell]:
-        """Draw arrows from lanes that change a barrier, and to lanes that the phase's end wakes."""
+        """Draw the arrows between lanes and barriers.
+
+        An arrow goes from a lane to a barrier that the lane changes, or from a barrier to a lane
+        whose wait ends.
+        """
         detailed = any(row.kind == "bytes" for row, _ in self.rows)
         ends = [(c.at, c.lane, c.barrier) for c in self.played.changes if detailed]
         for bar in self.played.bars:
             act, end = bar.act, bar.end or 0
             if isinstance(act, Wait) and act.barrier != SYNC and end > bar.begin:
-                # A wait that passes at once has no length, and no arrow.
+                # A wait that passes at once has the length 0; it has no arrow.
                 ends.append((end, act.barrier, bar.lane))
         cells = []
-        # From the facing edge of one row group to that of the other.
+        # An arrow joins the two edges of the row groups that face each other.
         for at, start, goal in dict.fromkeys(ends):
             (top, middle, _), (to, _, bottom) = self.places[start], self.places[goal]
             y0, y1 = (middle, to - 1) if top < to else (top, bottom + 1)
@@ -263,9 +268,9 @@ class _Timeline:
         return Cell(left, top, style, text, title, width, _height(row))
 
     def _numbers(self, row: Row, top: float) -> list[Cell]:
-        """Draw one number of a barrier's state: one cell per run of equal values."""
+        """Draw one number of a barrier's state over time, with a cell per run of equal values."""
         name = FIELDS[row.kind]
-        # The last change of a tick decides: the picture cannot show several at one place.
+        # If several changes have the same tick, keep only the last, because a tick has one place.
         states = {c.at: c.state for c in self.played.changes if c.barrier == row.of}
         waits = (bar.act for bar in self.played.bars if bar.wrong == FOREVER)
         stuck = any(isinstance(wait, Wait) and wait.barrier == row.of for wait in waits)
@@ -288,7 +293,7 @@ class _Timeline:
                 texts = [rule, f"phase {n}: parity {parity}", f"phase {n}", f"{n}"]
                 style = PARITY[parity]
                 texts = texts[2:] if row.kind == "strip" else texts
-            # A number is marked as wrong if it is the reason for which a wait never ends.
+            # A number is marked as wrong if a wait never ends because of this number.
             is_pending = row.kind == "strip" if name == "phase" else n != 0
             wrong = stuck and until is None and is_pending
             style = "conflict" if wrong else style
@@ -303,7 +308,7 @@ class _Timeline:
         return [*cells, *axis]
 
     def _slot(self, row: Row, top: float) -> list[Cell]:
-        """Draw the states of a stage of the ring: it is filled, is full, is read."""
+        """Draw a stage of the ring over time: a tile comes, the stage is full, the tile is read."""
         layers: list[Layer] = [(0, self.end, "padding", [""])]
         reads = [bar for bar in self.played.bars if getattr(bar.act, "slot", "") == row.of]
         for bar in self.played.bars:
@@ -331,7 +336,7 @@ Layer = tuple[int, int, str, list[str]]  # first tick, last tick, style, texts
 def _painted(layers: list[Layer]) -> list[tuple[int, int, Layer]]:
     """Return the visible parts of layers; each layer hides the layers before it."""
     parts: list[tuple[int, int, Layer]] = []
-    # Between two neighbouring edges one layer is visible; equal neighbours become one part.
+    # Between two neighbouring edges, one layer is visible. Join neighbouring parts of one layer.
     for begin, end in pairwise(sorted({at for layer in layers for at in layer[:2]})):
         upper = [layer for layer in layers if layer[0] <= begin and end <= layer[1]][-1]
         if parts and parts[-1][2] is upper:
@@ -346,7 +351,7 @@ def _painted(layers: list[Layer]) -> list[tuple[int, int, Layer]]:
 def play_barrier(
     tensor_map: TensorMap | Tile | None, mistake: str | None, stages: int, blocks: int
 ) -> BarrierPlay:
-    """Play the kernel that `draw.barrier` shows; the arguments are those of `draw.barrier`."""
+    """Run the kernel that `draw.barrier` shows, with the arguments of `draw.barrier`."""
     for name, value, most in (("stages", stages, MAX_STAGES), ("blocks", blocks, MAX_BLOCKS)):
         if integer_of(value) is None or not 1 <= value <= most:
             raise bad_value(name, value, f"be an integer in 1..{most}", f"pass {name}=1")

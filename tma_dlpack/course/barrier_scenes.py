@@ -1,8 +1,9 @@
-"""Kernels that wait for copies, as programs for the model of the mbarrier: right and mistaken.
+"""Kernels that wait for copies, with and without mistakes, as programs for `barrier_model.Play`.
 
-The kernels: one tile of one block (load, wait, change, store), one tile of two blocks (multicast),
-and a ring of stages with `full` and `empty` barriers, as in hopper_gemm.cu. A mistake is a row of
-`MISTAKES`.
+There are three kernels. In the first kernel, a block loads a tile, waits for it, changes it and
+stores it. In the second kernel, each of two blocks loads a part of a tile into both blocks
+(multicast). The third kernel has a ring of stages with `full` and `empty` barriers, as in
+hopper_gemm.cu. Each mistake is a row of `MISTAKES`.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from tma_dlpack.course.barrier_model import (
 )
 from tma_dlpack.course.core import rows
 
-PIECE, QUICK_PIECE = 7, 4  # ticks per piece of a copy: of one tile, and in a ring
-PIECES = 4  # maximum number of pieces of a tile
+PIECE, QUICK_PIECE = 7, 4  # ticks per piece of a copy: in a kernel of one tile, and in a ring
+PIECES = 4  # maximum number of pieces of a load
 TINTS = (0, 1, 2, 3, 5, 7, 4, 6)  # tint of each stage of a ring
-#: Kind of a row -> its label, for the barrier of one tile.
+#: Kind of a row -> its label, for the barrier in a kernel of one tile.
 STATE_ROWS = {"phase": "full: phase", "arrivals": "pending arrivals", "bytes": "pending bytes"}
 
-#: Name of a mistake -> the kernel's action, and its effect.
+#: Name of a mistake -> what the kernel does wrong, and the effect.
 MISTAKES = {
     name: (does, why)
     for name, does, why in rows("""
@@ -55,12 +56,12 @@ not released | the consumer does not arrive at empty:
 }
 #: The mistakes that every kernel can make.
 ANYWHERE = ("expects too little", "expects too much", "wrong parity", "initialised for 2")
-# Sources of the outcomes, as the caption names them.
+# Sources of the outcomes, in the words of the caption.
 MEASURED = "measured on an H200"
 PARTLY = "the early read: measured on an H200"
 NOT_MEASURED = "PTX ISA; not measured"
 
-# The captions of the right kernels, two lines each.
+# The captions of kernels without a mistake, two lines each.
 ONE_TILE = (
     "phase 0 ends when no arrival (expect_tx is one) and no byte is pending;",
     "wait(full, 0) lasts until then; a warp that comes later passes at once",
@@ -89,12 +90,12 @@ class Frame(NamedTuple):
     at: int
     events: tuple[str, ...]
     states: tuple[tuple[str, Barrier], ...]  # the state of every barrier after the events
-    changed: frozenset[str]  # names of the barriers that changed
-    lines: tuple[int, ...]  # lines of the code that run now
+    changed: frozenset[str]  # names of the barriers that changed at this tick
+    lines: tuple[int, ...]  # lines of the code that run at this tick
 
 
 class Played(NamedTuple):
-    """The record of a kernel that was played."""
+    """The recorded run of a kernel."""
 
     code: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -104,8 +105,8 @@ class Played(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """The outcome, one of those that `draw.BarrierPlay` lists."""
-        # Only reads have "bytes" in `wrong`; the engine reads only for a store.
+        """The outcome of the run; `draw.BarrierPlay` lists all outcomes."""
+        # Only the `wrong` of a read contains "bytes". A copy engine reads only for a store.
         misread = [bar.lane for bar in self.bars if "bytes" in bar.wrong]
         if any(lane.startswith("copy engine") for lane in misread):
             return "stale store"
@@ -128,7 +129,7 @@ class Played(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """The parameters of a kernel, and the numbers that follow from them."""
+    """The parameters of a kernel, and the numbers that follow from these parameters."""
 
     mistake: str | None
     stages: int
@@ -155,20 +156,25 @@ class Setup(NamedTuple):
 
     @property
     def all_bytes(self) -> int:
-        """Bytes of the loads that fill a stage, one load per block."""
+        """Bytes of all loads that fill a stage; each block issues one of these loads."""
         return self.blocks * self.tx_bytes
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Bytes of each piece in which a load is drawn; all pieces have one size."""
+        """The sizes in bytes of the pieces in which a load is drawn; all sizes are equal."""
         most = PIECES if self.stages == 1 else 2
-        # Pieces of a multiple of 16 bytes, as many as possible; one piece if no number fits.
+        # Find the largest number of pieces, from `most` down, for which each piece is a multiple of
+        # 16 bytes. If no number fits, the load is one piece.
         count = next(n for n in range(most, 0, -1) if self.tx_bytes % (16 * n) == 0 or n == 1)
         return (self.tx_bytes // count,) * count
 
     @property
     def expected(self) -> int:
-        """The bytes that expect_tx announces; "too little" is one of two loads, or half a load."""
+        """The bytes that expect_tx announces.
+
+        With the mistake "expects too little", two blocks announce only one of the two loads, and a
+        single block announces half of its load.
+        """
         if self.mistake == "expects too little":
             half = sum(self.sizes[: len(self.sizes) // 2])
             return self.tx_bytes if self.blocks > 1 else half
@@ -185,15 +191,15 @@ class Setup(NamedTuple):
         return int(self.mistake == "wrong parity")
 
     def of(self, block: int) -> str:
-        """Return the suffix for names in a block, if there are several blocks."""
+        """Return the suffix of names in a block, such as " of 0"; "" if there is only one block."""
         return f" of {block}" if self.blocks > 1 else ""
 
     def played(self) -> Played:
-        """Play the kernel."""
+        """Run the kernel, and return the recorded run."""
         play = Play(self.all_bytes)
         code, rows = (_ring if self.stages > 1 else _tile)(self, play)
         play.run()
-        # The picture shows the effect of SYNC, not its barrier.
+        # Omit the barrier of SYNC; the picture shows only how the threads wait there.
         changes = tuple(change for change in play.changes if change.barrier != SYNC)
         events = tuple(event for event in play.events if SYNC not in event[2])
         return Played(tuple(code), tuple(rows), tuple(play.bars), changes, events)
@@ -205,7 +211,10 @@ def _sync(play: Play, parity: int, line: int) -> Program:
 
 
 def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
-    """Play one tile: one block loads and stores it, or each of several blocks loads a part."""
+    """Start the programs of a kernel of one tile, and return its code and its rows.
+
+    One block loads and stores the tile, or each of two blocks loads a part of the tile.
+    """
     fenced, alone, blocks = setup.mistake != "no fence", setup.blocks == 1, range(setup.blocks)
     warps = ("thread 0", "warp 1", "warp 2")[: 3 if alone else 2]
     sync = "__syncthreads();" if alone else "cluster_sync();"
@@ -236,7 +245,8 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
             play.init(full, setup.arrivals)
             yield Do(9, f"init\n{setup.arrivals}", line=0)
         yield from _sync(play, 0, 1)
-        # Delays: a copy of block 0 reaches block 1 before block 1 announces it; warp 2 waits last.
+        # Delay block 1, so that bytes of block 0 arrive before block 1 announces them. Delay
+        # warp 2, so that it is the last warp that waits.
         if (b and is_first) or warp == "warp 2":
             yield Do(60 if alone else 36, "other work")
         if is_first:
@@ -248,7 +258,7 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
             yield Do(7, "load\ntile" if alone else "load\npart", line=4)
         yield Wait(full, setup.parity, 6)
         yield Do(15, "adds 1", "tint6", 7, 0, f"tile{setup.of(b)}")
-        # From the fence on the engine sees the third of the tile that this warp wrote.
+        # After its fence, the engine sees the third of the tile that this warp has changed.
         if fenced and alone:
             yield Do(8, "fence", line=8)
             share = setup.tx_bytes // 3 + is_first * (setup.tx_bytes % 3)
@@ -274,7 +284,10 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
 
 
 def _ring(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
-    """Play a ring of stages: a producer fills them, a consumer reads and releases them."""
+    """Start the programs of a kernel with a ring of stages, and return its code and its rows.
+
+    A producer fills the stages, and a consumer reads and releases the stages.
+    """
     stages, blocks, count = setup.stages, range(setup.blocks), 2 * setup.stages + 1
     empty_parity, flips = int(setup.mistake != "empty parity"), setup.mistake != "never flipped"
     alone, releases = setup.blocks == 1, setup.mistake != "not released"
@@ -295,7 +308,7 @@ def _ring(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
         f"  {arrive}" if releases else "  // no arrive(&empty[s])",
         "}",
     ]
-    # One producer and one consumer per block.
+    # SYNC waits for one producer and one consumer per block.
     play.barriers[SYNC] = Barrier.init(2 * setup.blocks)
 
     def producer(b: int) -> Program:
@@ -321,7 +334,8 @@ def _ring(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
             yield Wait(f"full[{s}]{setup.of(b)}", setup.parity ^ turns % 2 * flips, 9)
             slot, style = f"stage {s}{setup.of(b)}", f"tint{TINTS[s]}"
             yield Do(12 + 2 * b, f"tile {k}|{k}", style, 10, k, slot)
-            # A multicast load writes the stage of every block, so each block needs this release.
+            # A multicast load writes the stage of every block, so every producer waits for this
+            # release.
             for n in blocks:
                 if releases:
                     play.arrive(f"empty[{s}]{setup.of(n)}")

@@ -1,4 +1,4 @@
-"""All names of the core that the played figures use (tests/test_layers.py)."""
+"""All names of other folders that `course/` uses; tests/test_layers.py checks this."""
 
 from tma_dlpack.copies.tile import Tile
 from tma_dlpack.draw.chunks import CHUNKS, ROWS_READ

@@ -1,4 +1,4 @@
-// Plays the figures of barrier_play.py and swizzle_bits.py; draw/play.js comes before this file.
+// Players of the figures of barrier_play.py and swizzle_bits.py. A page has draw/play.js before this file.
 const PLAY_MS = 700;
 
 class Barrier extends Played {
@@ -12,7 +12,7 @@ class Barrier extends Played {
     this.states = make("div", { class: "tma-states" });
     this.controls.append(this.states, this.event);
     this.choose(this.now);
-    this.svg.getRootNode().host.addEventListener("tma-drawn", () => {  // in its other layout
+    this.svg.getRootNode().host.addEventListener("tma-drawn", () => {  // the layout has changed
       this.takeKeys();
       this.seek();
     });
@@ -26,7 +26,7 @@ class Barrier extends Played {
     this.play(false);
     this.seek();
   }
-  // A click on the picture gives it the keys, which would go to the notebook's cell.
+  // Make the picture focusable, so that after a click the picture gets the keys instead of the notebook cell.
   takeKeys() {
     for (const e of [this.svg, this.svg.getRootNode().host]) ownKeys(e);
     this.svg.setAttribute("tabindex", "-1");
@@ -62,7 +62,7 @@ class Barrier extends Played {
       span.classList.toggle("tma-now", lines.includes(line)));
     this.cover(x, next);
   }
-  // Mark the event at x and hide what comes after the next one, as parts of the axis of time.
+  // Mark the event at x, and hide all that follows the next event. x and next are fractions of the time axis.
   cover(x, next) {
     const svg = this.svg;
     svg.querySelectorAll(".tma-cover").forEach((e) => e.remove());
@@ -89,7 +89,7 @@ class Bits extends Played {
     this.root.querySelector(".tma-live").addEventListener("tma-drawn", () => this.link());
     this.choose(this.now);
   }
-  // The picture has been drawn, in one of its layouts: a click and the arrow keys choose a chunk.
+  // After each drawing of the picture, let a click and the arrow keys choose a chunk.
   link() {
     const linked = linkedOf(this.root.closest(".tma"));
     linked.pin(`c${this.chunk}`);

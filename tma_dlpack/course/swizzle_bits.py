@@ -1,4 +1,4 @@
-"""The picture of a swizzle: which address bits are XORed into which, and where 64 chunks go."""
+"""The picture of a swizzle: the address bits that it XORs, and the places of 64 chunks."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ BITS, LINES = 10, 8  # drawn bits of an address, and drawn lines of 128 bytes
 COUNT = CHUNKS * LINES
 PATTERN = COUNT * CHUNK_BYTES  # every swizzle repeats after this many bytes
 BIT, NARROW_BIT, CHUNK, NARROW_CHUNK = (46, 28), (18, 28), (40, 23), (26, 23)  # px
-FOLD, LEVEL = 20, 11  # px from the bits to the line of the first fold, and between lines
-# Column and line at which the chunks after the swizzle begin.
+FOLD, LEVEL = 20, 11  # px: from the bits to the line of the first XOR, and from line to line
+# (column, line) where the picture of the chunks after the swizzle begins.
 AFTER, NARROW_AFTER = (10, 0), (0, LINES + 2.5)
-#: (highest bit, number of bits, what the bits select in a wide and in a narrow picture).
+#: Groups of address bits: (highest bit, number of bits, label in the wide picture, label in the
+#: narrow picture).
 GROUPS = (
     (9, 3, "line of 128 bytes", "line"),
     (6, 3, "chunk: 4 banks", "chunk"),
@@ -53,15 +54,15 @@ LEGEND = [
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SwizzleBits(Figure):
-    """A 16-byte chunk whose address is swizzled, among the 64 chunks of 1024 bytes.
+    """A 16-byte chunk and its swizzled address, among the 64 chunks of 1024 bytes.
 
     Attributes
     ----------
     swizzle : TmaSwizzle
     chunk : int
-        0..63, counted from the start of the tile.
+        Index of the chunk, 0..63, counted from the start of the tile.
     smem_offset : int
-        Start of the tile in shared memory, bytes.
+        Start of the tile in shared memory, in bytes.
     """
 
     title: str
@@ -71,7 +72,10 @@ class SwizzleBits(Figure):
 
     @property
     def folds(self) -> tuple[tuple[int, int], ...]:
-        """Return the pairs (from, onto) of bits, the highest first."""
+        """The pairs (source, target) of address bits; the pair with the highest bits is first.
+
+        The swizzle XORs the source bit onto the target bit.
+        """
         # A term (r, m, left) means: address ^= (address >> r & m) << left.
         terms = SWIZZLES[self.swizzle].terms
         pairs = [(r + k, left + k) for r, m, left in terms for k in range(m.bit_length())]
@@ -79,7 +83,7 @@ class SwizzleBits(Figure):
 
     @property
     def formula(self) -> str:
-        """Return the swizzle as an expression in C."""
+        """The swizzled address as a C expression of the address `a`."""
         terms = (f" ^ ((a >> {r} & {m}) << {n})" for r, m, n in SWIZZLES[self.swizzle].terms)
         return f"a{''.join(terms)}"
 
@@ -92,35 +96,35 @@ class SwizzleBits(Figure):
         return swizzle_offset(self.swizzle, self.address(chunk))
 
     def place(self, chunk: int) -> int:
-        """Return the chunk that would be at that address without a swizzle."""
+        """Return the index of the chunk that would be at `swizzled(chunk)` without a swizzle."""
         return (self.swizzled(chunk) - self.smem_offset) // CHUNK_BYTES
 
     def column(self, chunk: int) -> tuple[int, ...]:
-        """Return the chunks that `ldmatrix` reads with this one as a matrix: 8 rows of the tile.
+        """Return the 8 chunks, one per row of the tile, that `ldmatrix` reads at once with `chunk`.
 
         A row of the tile is as long as the swizzle's span, or 128 bytes without a swizzle.
         """
-        # Chunks per row of the tile.
+        # `step`: number of chunks per row of the tile.
         step = SWIZZLES[self.swizzle].span_bytes // CHUNK_BYTES if self.folds else CHUNKS
         first = chunk - chunk % (ROWS_READ * step) + chunk % step
         return tuple(range(first, first + ROWS_READ * step, step))
 
     def ways(self, chunk: int, swizzled: bool = True) -> int:
-        """Return how many chunks of the column share banks; 1 means no conflict."""
+        """Return the bank conflict degree of a read of `column(chunk)`; 1 means no conflict."""
         places = map(self.place, self.column(chunk)) if swizzled else self.column(chunk)
         return max(Counter(place % CHUNKS for place in places).values())
 
     @property
     def misplaced_chunks(self) -> int:
-        """Number of chunks that a kernel misses if it swizzles the offset from the tile's start.
+        """Number of chunks that are not where a kernel looks if the kernel swizzles tile offsets.
 
-        The hardware swizzles the address itself.
+        The hardware swizzles the shared-memory address, not the offset from the tile's start.
         """
         starts = (self.swizzled(n) - self.smem_offset for n in range(COUNT))
         return sum(a != swizzle_offset(self.swizzle, CHUNK_BYTES * n) for n, a in enumerate(starts))
 
     def facts(self) -> tuple[str, str]:
-        """Return the bank conflicts, and whether the start of the tile shifts the pattern."""
+        """Return a sentence on bank conflicts, and a sentence on the effect of the tile's start."""
         ways = (self.ways(self.chunk, swizzled) for swizzled in (False, True))
         before, after = (f"{n}-way bank conflict" if n > 1 else "no bank conflict" for n in ways)
         conflicts = (
@@ -137,18 +141,18 @@ class SwizzleBits(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption, the same for every swizzle: the chunks that are read at once."""
+        """The caption, which is the same for every swizzle: the chunks that are read at once."""
         return (
             "[One chunk](is-shifted) and [the others of its column](is-box) are read at once: the "
             "fewer of them the swizzle leaves one below the other, the faster."
         )
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel: bits above, chunks before and after below."""
+        """Return one panel: the bits, and below them the chunks before and after the swizzle."""
         return (self._scene(with_facts=True),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width, with the swizzled chunks at the bottom."""
+        """Return the panel for a phone, with the chunks after the swizzle at the bottom."""
         return (self._scene(with_facts=True, is_narrow=True),)
 
     def _scene(self, *, with_facts: bool, is_narrow: bool = False) -> Scene:
@@ -166,7 +170,7 @@ class SwizzleBits(Figure):
 
     def _bits(self, *, is_narrow: bool = False) -> list[Cell]:
         (w, h), folds = NARROW_BIT if is_narrow else BIT, self.folds
-        # A fold's two bits have one tint, which depends on the higher bit.
+        # The two bits of a pair in `folds` have the same tint, which depends on the source bit.
         onto = {to for _, to in folds}
         tints = {bit: f"tint{2 * (BITS - 1 - fold[0])}" for fold in folds for bit in fold}
         # `bottom`: y of the swizzled bits, below one line per fold and the arrow heads.
@@ -180,7 +184,8 @@ class SwizzleBits(Figure):
             x = w * (BITS - 1 - high)
             group = names[is_narrow]
             cells.append(Cell(x, bottom + h + 3, "muted", group, columns=w * count, rows=14))
-        # Each fold: down from its source bit, along its own level, then an arrow to its target bit.
+        # For each pair, draw a line down from the source bit, then a horizontal line at the pair's
+        # own height, then an arrow down to the target bit.
         for n, (source, to) in enumerate(folds):
             left, right = (w * (BITS - 0.5 - bit) for bit in (source, to))
             y = 16 + h + FOLD + LEVEL * n
@@ -191,14 +196,14 @@ class SwizzleBits(Figure):
             x, title = w * (BITS - 1 - bit), f"bit {bit} of the address"
             cells.append(Cell(x, 0, "muted", f"{bit}", columns=w, rows=14))
             for name, y, address in ends:
-                # Keys such as in9 and out9: play.js rewrites the texts of these cells.
+                # play.js finds these cells by keys such as in9 and out9, and changes their texts.
                 style = tints.get(bit, "cell") if name == "in" or bit in onto else "cell"
                 value, key = f"{address >> bit & 1}", f"{name}{bit}"
                 cells.append(Cell(x, y, style, value, title, w, h, key=key))
             if bit in onto and not is_narrow:
                 cells.append(words(x + w / 2 + 5, bottom - 15, "XOR", "strong", 12))
         if is_narrow and folds:
-            # One word at the right of all arrows.
+            # The narrow picture has a single "XOR", at the right of all arrows.
             cells.append(words(w * (BITS - min(onto)) + 5, bottom - 15, "XOR", "strong", 12))
         x = w * BITS + (2 if is_narrow else 14)
         for name, y, address in ends:
@@ -234,8 +239,9 @@ class SwizzleBits(Figure):
         return cells
 
     def panels(self) -> str:
-        """Return the picture; where scripts run, with switches and clickable chunks."""
-        # Every start of a tile that changes the picture: the pattern repeats after PATTERN bytes.
+        """Return the picture as HTML; with scripts, it has switches and clickable chunks."""
+        # Compute the picture for every start of the tile within PATTERN bytes, after which the
+        # swizzle repeats.
         offsets = range(self.smem_offset % SMEM_ALIGNMENT, PATTERN, SMEM_ALIGNMENT)
         choices = []
         for swizzle in SWIZZLES:
@@ -286,20 +292,21 @@ def swizzle_bits(
     *,
     smem_offset: int = 0,
 ) -> SwizzleBits:
-    """Show the bits of a shared address that a swizzle XORs onto other bits, for a 16-byte chunk.
+    """Show which bits of a chunk's shared-memory address a swizzle XORs onto which other bits.
 
-    Next to the bits are the 64 chunks of 1024 bytes, before and after. In a notebook, a click
-    selects the chunk or switches the swizzle, and a slider moves the start of the tile.
+    Below the bits, the picture shows the 64 chunks of 1024 bytes before and after the swizzle. In a
+    notebook, a click selects a chunk, switches select the swizzle, and a slider moves the start of
+    the tile.
 
     Parameters
     ----------
     tensor_map : TensorMap, Tile, TmaSwizzle or str
-        A swizzle, its name, or a map or tile with a swizzle.
+        A swizzle, the name of a swizzle, or a map or tile whose swizzle is shown.
     chunk : int
-        0..63, counted from the start of the tile, before the swizzle.
+        Index of the 16-byte chunk before the swizzle, 0..63, counted from the start of the tile.
     smem_offset : int
-        Start of the tile in shared memory, bytes; a multiple of 128. The hardware swizzles the
-        address, not the offset into the tile.
+        Start of the tile in shared memory, in bytes; a multiple of 128. The hardware swizzles the
+        shared-memory address, not the offset into the tile.
 
     Returns
     -------
@@ -308,7 +315,8 @@ def swizzle_bits(
     Raises
     ------
     TmaPreconditionError
-        For an unknown swizzle, and for a chunk or an offset out of range.
+        If the swizzle is unknown, `chunk` is not in 0..63, or `smem_offset` is negative or no
+        multiple of 128.
 
     Examples
     --------
@@ -322,12 +330,12 @@ def swizzle_bits(
 
     Notes
     -----
-    Source: measured (H200, driver 580.159.04); the atoms are documented (PTX ISA).
+    Source: the bits are measured (H200, driver 580.159.04). PTX ISA documents the swizzle atoms.
     """
     if isinstance(tensor_map, (TensorMap, Tile)):
         tile_map = tensor_map.tensor_map if isinstance(tensor_map, Tile) else tensor_map
         tensor_map = tile_map.swizzle
-    # type(), not isinstance(): an int that equals a member is no swizzle.
+    # An int is no swizzle, even if it equals a member. type() does not call the value's methods.
     names = {member.name: member for member in SWIZZLES}
     swizzle = tensor_map if type(tensor_map) is TmaSwizzle else names.get(text_of(tensor_map) or "")
     if swizzle is None:

@@ -1,23 +1,26 @@
-"""Any tensor becomes a `TensorView`: address, device, dtype, shape, strides.
+"""`as_tensor_view`: the address, device, dtype, shape and strides of any framework's tensor.
 
-Two steps: `read` reads the address and the `Layout`, plain integers in DLPack's words, from the
-producer; `check_layout` turns a layout into checked values, or refuses it. `as_tensor_view` does
-both.
+`as_tensor_view` works in two steps. First, `read` gets the address and a `Layout` from the
+producer; a `Layout` has the integers of DLPack's structs. Then `check_layout` converts the layout
+to checked values, or refuses the tensor.
 
-No data is read or copied, no framework is imported, nothing synchronizes, and the producer's
-capsule is not consumed: its own destructor runs its deleter.
+This package never reads or copies a tensor's data, never imports a framework, and never
+synchronizes. The producer's capsule is not consumed, so the capsule's destructor calls the deleter.
 
-The files, each of which imports only from earlier ones: `layout` (integers, what is made of them,
-and the table of reasons to refuse a tensor), `torch_tensor`, `frameworks` (a row for each),
-`producer` (reads a tensor and its capsule).
+Each file of this list imports only from the files above it:
 
-A new framework needs a row of `frameworks.FRAMEWORKS`, and a row of `_WORDS` in the same file with
-the code that copies, views or pads its tensors. A new reason to refuse a tensor needs a row of
-`layout.REFUSALS` and a call of `refuse("TENSOR_...", found)`, or for torch a row of
-`torch_tensor._FLAWS`.
+- `layout.py` has the types `Layout` and `TensorView`, and the reasons to refuse a tensor.
+- `torch_tensor.py` reads torch's tensors.
+- `frameworks.py` has one row per framework.
+- `producer.py` reads a tensor and its capsule.
 
-Source: dlpack.h 1.3 (offsets checked against a C compiler), the array API standard for `__dlpack__`
-and its streams, the CUDA Array Interface, version 3.
+A new framework needs a row in `frameworks.FRAMEWORKS`, and a row in `_WORDS` in the same file. The
+row in `_WORDS` has the code that copies, views or pads the framework's tensors. A new reason to
+refuse a tensor needs a row in `layout.REFUSALS` and a call ``refuse("TENSOR_...", found)``. A
+reason that holds only for torch needs a row in `torch_tensor._FLAWS` instead of the call.
+
+Sources: dlpack.h 1.3 (a C compiler confirmed the offsets); the array API standard, for `__dlpack__`
+and its streams; the CUDA Array Interface, version 3.
 """
 
 from tma_dlpack.dlpack.frameworks import Words, native_of, storage_of, words_of

@@ -1,11 +1,12 @@
-"""`FRAMEWORKS`: all that this package knows of each framework by its name, one row each.
+"""`FRAMEWORKS`: a table with one row per framework.
 
-How its tensors are recognised and exported, where their storage ends, on which stream they are
-computed, and the words of fixes. No framework is imported. A new framework is a new row, and a
-case in tests/dlpack/test_frameworks.py; a type without a row is read with more care (`OTHER`).
+A row describes how to recognise and export the framework's tensors, how to find their storage and
+their stream, and which code to show in a fix. No framework is imported. A new framework needs a
+new row, and a case in tests/dlpack/test_frameworks.py. A tensor of a type without a row is read by
+the row `OTHER`, which checks every pointer.
 
-Source: what each producer really exports is measured (torch 2.4 to 2.13, NumPy 1.26 to 2.4, JAX
-0.10, tvm-ffi 0.1, TensorFlow 2.21, mlx 0.32), CuPy's and Paddle's read in their source.
+Source: the exports are measured for torch 2.4 to 2.13, NumPy 1.26 to 2.4, JAX 0.10, tvm-ffi 0.1,
+TensorFlow 2.21 and mlx 0.32. For CuPy and Paddle, the source code was read.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from tma_dlpack.tables.enums import DLDataTypeCode, DLDeviceType
 
 
 class Words(NamedTuple):
-    """Expressions of one framework, about a tensor x."""
+    """Code snippets of one framework that a fix shows; `x` is the user's tensor."""
 
     copy: str = "a copy of x"
     contiguous: str = "a row-major copy of x"
@@ -42,8 +43,8 @@ class Words(NamedTuple):
     view_as: str = "a view of it as {dtype}"
     pad: str = "allocate rows of {padded} elements, and pass the first {extent} of each"
     widen: str = "copy it to rows of {padded} elements"
-    aligned_copy: str = ""  # to a multiple of 32 bytes, where `copy` aligns to 16 only
-    widest_bits: int = 64  # of the integers that `view_as` can have
+    aligned_copy: str = ""  # aligned to 32 bytes, for frameworks whose `copy` aligns only to 16
+    widest_bits: int = 64  # bits of the widest integer type to which `view_as` can convert
 
 
 NO_WORDS = Words()
@@ -55,14 +56,16 @@ class Native(NamedTuple):
     Attributes
     ----------
     tensor : str
-        The class of the tensors; subclasses count.
+        The class of the tensors. The row also holds for subclasses.
     storage : callable (tensor) -> Storage
+        Returns the memory around a tensor.
     read : callable (tensor) -> Export or None
-        Reads a tensor without `__dlpack__`; None where that has to be called.
+        Reads a tensor without `__dlpack__`. The result is None if `__dlpack__` must be called.
     current_stream : callable (device id) -> CUstream, or None
-        None means the legacy default stream.
+        Returns the stream that computes the tensors. None means the legacy default stream.
     wait : callable (CUstream, device id), or None
-        Makes a stream wait for the tensors; None where ``__dlpack__(stream=...)`` does it.
+        Makes a stream wait for the tensors. None means that ``__dlpack__(stream=...)`` makes the
+        stream wait.
     """
 
     tensor: str
@@ -79,35 +82,38 @@ class Framework:
     Attributes
     ----------
     name : str
-        For messages.
+        The framework's name in messages.
     packages : tuple of str
-        Those that define its tensors.
+        The Python packages that define its tensors.
     distributions : tuple of str
-        What is installed for it, for the doctor.
+        The names under which pip installs the framework, for the command `doctor`.
     dlpack : str
-        The version of DLPack that ``__dlpack__(max_version=(1, 3))`` exports, for the doctor.
+        The version of DLPack that ``__dlpack__(max_version=(1, 3))`` exports, for `doctor`.
     words : Words
     native : Native or None
     stream : int
-        The stream that is passed to `__dlpack__` for a CUDA tensor. It is -1, which synchronizes
-        nothing, because no data is read.
+        The stream that is passed to `__dlpack__` for a CUDA tensor. The default is -1, which means
+        "do not synchronize", because this package reads no data.
     trusted : bool
         Whether its capsules and memory are valid, so that pointers need no checks.
     immutable : bool
-        Whether its tensors are immutable, even if their capsules lack the flag.
+        Whether its tensors are immutable, even if their capsules lack the read-only flag.
     variables : tuple of str
-        Names of the types that are not.
+        Names of its mutable types, if `immutable` is True.
     in_c : bool
-        Whether the C extension calls `__dlpack__` of its tensors; all others are read in Python.
-        Immutable ones need `platform` and `is_deleted`, as JAX's have.
+        Whether the C extension may call `__dlpack__` of its tensors. If False, Python reads them.
+        If `immutable` is also True, the tensors must have JAX's methods `platform` and
+        `is_deleted`.
     only_cuda : bool
-        Whether its tensors are always on a GPU, so that the extension need not ask.
+        Whether its tensors are always on a GPU, so that the C extension skips
+        `__dlpack_device__`.
     no_numbers : tuple of str
-        Data types whose export ends the process instead of raising.
+        Data types whose export would end the process instead of raising an exception.
     fix : callable (tensor) -> str or None
-        What to pass instead of an object that cannot be exported; None for the usual words.
+        Returns the fix for an object that cannot be exported; None means the fix of the refusal's
+        row.
     launcher : callable (uint8 array) -> object, or None
-        Wraps the bytes of maps as what its kernels take.
+        Wraps the bytes of maps in the type that its kernels take as an argument.
     """
 
     name: str
@@ -137,14 +143,15 @@ CODES = {
     "c": DLDataTypeCode.kDLComplex,
     "b": DLDataTypeCode.kDLBool,
 }
-#: Types of real numbers that NumPy exports -> DLPack's device type and id, code, bits and lanes.
+#: Real data types that NumPy exports -> DLPack's device type and id, code, bits and lanes.
 _NUMPY_TYPES = {
     dtype: (DLDeviceType.kDLCPU.value, 0, CODES[dtype.kind].value, 8 * dtype.itemsize, 1)
     for dtype in map(np.dtype, "?bBhHiIlLqQefd")
 }
-#: Capsule -> the 64-bit words of its struct. PyArrayInterface: int two, nd; char typekind; int
-#: itemsize, flags; 4 bytes of padding; then the pointers shape, strides, data (NumPy, "The array
-#: interface protocol").
+#: Returns the struct in a capsule as an array of 64-bit words. The struct is PyArrayInterface (see
+#: "The array interface protocol" in NumPy's manual). The struct's fields are: int two, nd; char
+#: typekind; int itemsize, flags; 4 bytes of padding; then the pointers shape, strides and data. The
+#: pointer `data` is word 5, counted from 0.
 _words_of = ctypes.PYFUNCTYPE(ctypes.POINTER(ctypes.c_size_t), ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
@@ -152,9 +159,10 @@ _DATA = 5
 
 
 def read_numpy(array: Any) -> Export | None:
-    """Read a ``numpy.ndarray`` of real numbers by attributes: quicker than a capsule.
+    """Read a ``numpy.ndarray`` of real numbers by its attributes, which is faster than a capsule.
 
-    None for subclasses, and for arrays that NumPy does not export, or exports in another way.
+    Return None for a subclass, a dtype that is not in `_NUMPY_TYPES`, and strides that are not
+    multiples of the element size. Such arrays are read through `__dlpack__`.
 
     >>> read_numpy(np.zeros((4, 8), np.float16)[:, :4]).layout[2:]
     (2, 16, 1, 0, (4, 4), (8, 1))
@@ -162,8 +170,8 @@ def read_numpy(array: Any) -> Export | None:
     known = _NUMPY_TYPES.get(array.dtype) if type(array) is np.ndarray else None
     if known is None:
         return None
-    capsule = array.__array_struct__  # owns the struct, and has no name
-    address = _words_of(capsule, None)[_DATA]  # in half the time of `array.ctypes.data`
+    capsule = array.__array_struct__  # owns the struct; the capsule's name is NULL
+    address = _words_of(capsule, None)[_DATA]  # takes half the time of `array.ctypes.data`
     flags, strides = array.flags, None
     if not flags.c_contiguous:
         if any(stride % array.itemsize for stride in array.strides):
@@ -174,10 +182,10 @@ def read_numpy(array: Any) -> Export | None:
 
 
 def _numpy_storage(array: np.ndarray[Any, Any]) -> Storage:
-    """Return the memory of the outermost array that the given one is a view of.
+    """Return the memory of the array at the end of the chain of `base` attributes.
 
-    A base that is not an array, such as a buffer or the helper object of `as_strided`, ends the
-    chain.
+    The chain ends before a base that is not an array, such as a buffer or the helper object of
+    `as_strided`.
     """
     while isinstance(array.base, np.ndarray):
         array = array.base
@@ -192,7 +200,7 @@ def _numpy_storage(array: np.ndarray[Any, Any]) -> Storage:
     return Storage(begin, size_bytes, bool(array.flags.owndata))
 
 
-#: Beginnings of the names of types of ml_dtypes -> the fix.
+#: Prefixes of the names of ml_dtypes' types -> the fix.
 _ML_DTYPES = {
     ("bfloat16",): 'pass x.view(numpy.uint16) and data_type="BFLOAT16"',
     ("float8",): "pass x.view(numpy.uint8): a map takes float8 values as bytes",
@@ -243,7 +251,7 @@ def _jax_fix(tensor: Any) -> str | None:
     return None
 
 
-#: Objects of TensorFlow that are no eager tensors: type -> the fix.
+#: Types of TensorFlow that are not eager tensors -> the fix.
 _TENSORFLOW = {
     "SymbolicTensor": "make the map outside of the tf.function, of the tensor that it is given",
     "ResourceVariable": "pass x.value(), a tensor over the same memory",
@@ -255,7 +263,8 @@ _TENSORFLOW = {
 # --- The rows -----------------------------------------------------------------------------------
 
 
-#: What one types, by package. The copy of mlx is NumPy's: on the host mlx aligns to 8 bytes only.
+#: Package -> code snippets for fixes. mlx's row copies with NumPy, because mlx aligns host memory
+#: only to 8 bytes.
 _WORDS = {
     package: Words(copy, contiguous, permute, view_as, pad, widen)
     for package, copy, contiguous, permute, view_as, pad, widen in rows("""
@@ -306,7 +315,7 @@ FRAMEWORKS = (
         distributions=("jax",),
         dlpack="legacy",
         words=_WORDS["jax"]._replace(widest_bits=32),
-        stream=1,  # the legacy stream, on which the device waits; JAX would read -1 as a handle
+        stream=1,  # the legacy default stream, because JAX would use -1 as a stream handle
         immutable=True,
         in_c=True,
         fix=_jax_fix,
@@ -371,16 +380,18 @@ def native_of(kind: type) -> Native | None:
 
 
 def words_of(view: TensorView) -> Words:
-    """Return the words for fixes of a tensor."""
+    """Return the code snippets for the fixes of a tensor, by the framework that produced it."""
     return _BY_PACKAGE.get(view.producer.partition(".")[0], OTHER).words
 
 
 @lru_cache(maxsize=256)
 def is_trusted(kind: type) -> bool:
-    """Whether a trusted framework defines a type, or the `__dlpack__` that it inherits.
+    """Return whether a trusted framework defines a type, or the `__dlpack__` that it inherits.
 
-    Then the map keeps no capsule. A capsule could hold an object of a subclass that holds its map:
-    such a cycle would never be freed, because the garbage collector does not look into capsules.
+    A map of a trusted type's tensor keeps the tensor alive, but not the capsule. If the map kept
+    the capsule, a tensor that has its own map as an attribute would be in a reference cycle with
+    the capsule. Python would never free this cycle, because the garbage collector does not look
+    into capsules.
     """
     maker = next((base for base in kind.__mro__ if "__dlpack__" in vars(base)), kind)
     return framework_of(kind).trusted or framework_of(maker).trusted
@@ -389,7 +400,7 @@ def is_trusted(kind: type) -> bool:
 def storage_of(view: TensorView) -> Storage:
     """Return the storage of a tensor, or the tensor's own extent if the storage is unknown.
 
-    A subclass of torch.Tensor may raise anything here.
+    For a subclass of torch.Tensor, this function may raise any exception.
 
     >>> from tma_dlpack.dlpack import as_tensor_view
     >>> x = np.zeros((4, 8), np.float32)

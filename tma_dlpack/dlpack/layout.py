@@ -1,6 +1,6 @@
-"""A tensor's layout as its producer exports it, in plain integers, and `TensorView`, checked.
+"""`Layout`, the integers that a producer exports, and `TensorView`, their checked form.
 
-At the end: why a tensor is refused before any rule is checked, one row per reason.
+The table `_ROWS` at the end has one row per reason to refuse a tensor before any rule is checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from tma_dlpack.tables.targets import STRIDE_BYTES_END
 # DLPACK_FLAG_BITMASK_READ_ONLY and ..._IS_SUBBYTE_TYPE_PADDED
 READ_ONLY, SUBBYTE_PADDED = 1, 4
 
-#: Device types whose memory a tensor map may describe, and those that the simulator can read.
+#: `CUDA` has the device types of memory that a kernel can access, so a tensor map may describe it.
+#: `HOST` has the device types of memory that the simulator can read.
 CUDA = frozenset({DLDeviceType.kDLCUDA.value, DLDeviceType.kDLCUDAManaged.value})
 HOST = frozenset({DLDeviceType.kDLCPU.value, DLDeviceType.kDLCUDAHost.value})
 
@@ -46,16 +47,16 @@ class Device(NamedTuple):
 
     @property
     def is_cuda(self) -> bool:
-        """Whether a kernel may access it: GPU memory or managed memory."""
+        """Whether a kernel may access this memory, which is GPU memory or managed memory."""
         return self.device_type in CUDA
 
     @property
     def is_host(self) -> bool:
-        """Whether it is the CPU's memory, pinned memory included."""
+        """Whether this is the CPU's memory, pinned memory included."""
         return self.device_type in HOST
 
     def __str__(self) -> str:
-        """Return ``cuda:0``, ``cpu:0`` and the like; DLPack's own name for a device without one."""
+        """Return a name such as ``cuda:0``; for other devices, the name of DLPack's enum."""
         name = _DEVICE_NAMES.get(self.device_type)
         if name is None:
             known = self.device_type in DLDeviceType._value2member_map_
@@ -66,9 +67,10 @@ class Device(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """A tensor without its address, in DLPack's numbers, as its producer exports them.
+    """The fields of a DLTensor without the address, unchecked, with DLPack's enum values as ints.
 
-    `shape` and `strides` are row-major; strides are in elements, or None for row-major.
+    `shape` and `strides` list the outermost dimension first. Strides are in elements; None means
+    the strides of a contiguous tensor.
     """
 
     device_type: int
@@ -82,9 +84,9 @@ class Layout(NamedTuple):
 
 
 class Export(NamedTuple):
-    """The layout that a producer exports for a tensor, not yet checked.
+    """The address and the layout that a producer exports for a tensor, not yet checked.
 
-    `capsule` keeps the memory of an unknown producer alive (None for known producers).
+    `capsule` keeps the memory of an unknown producer alive. For known producers, `capsule` is None.
     """
 
     address: int
@@ -95,9 +97,9 @@ class Export(NamedTuple):
 def check_layout(
     layout: Layout,
 ) -> tuple[Device, DLDataType, tuple[int, ...], tuple[int, ...], bool]:
-    """Turn a layout into device, dtype, shape, strides and read_only, or refuse it.
+    """Return the device, dtype, shape, strides and read_only of a layout.
 
-    Raises `TmaPreconditionError`.
+    Raises `TmaPreconditionError` if no tensor map can describe the layout.
 
     >>> check_layout(Layout(1, 0, 2, 32, 1, 0, (4, 8), None))[3]
     (8, 1)
@@ -118,7 +120,7 @@ def check_layout(
     shape = tuple(shape)
     if min(shape, default=0) < 0:
         refuse("TENSOR_EXTENT", f"has shape {shape}")
-    if 0 in shape:  # no stride of it is used: one that every rule takes
+    if 0 in shape:  # no access uses the strides, so these are strides that every rule accepts
         strides = (*(0 for _ in shape[1:]), 1)
     elif strides is None:
         strides = row_major_strides(shape)
@@ -142,13 +144,14 @@ def row_major_strides(shape: Sequence[int]) -> tuple[int, ...]:
 def canonical_strides(
     shape: Sequence[int], strides: Sequence[int], itemsize_bits: int, align_bytes: int = 16
 ) -> tuple[int, ...]:
-    """Replace the strides of dimensions of extent 1, which no access uses, by valid ones.
+    """Replace the strides of dimensions of extent 1, which no access uses, by valid strides.
 
-    The new stride is the row-major one, the span of the next inner dimension (1 if
-    innermost), rounded up to a multiple of `align_bytes`, because maps require that; it is 0 where
-    it would reach 2^40 bytes. It never exceeds an outer stride that is aligned and does not
-    overlap. Other strides do not change. The result may be passed again, with the same or another
-    alignment.
+    For the innermost dimension, the new stride is 1. For other dimensions, the new stride is the
+    row-major stride (extent times stride of the next inner dimension), rounded up to a multiple of
+    `align_bytes`, because maps require this alignment. A stride that would reach 2^40 bytes becomes
+    0. The new stride is never larger than the next outer stride, if the outer stride is aligned and
+    the tensor does not overlap itself. Strides of dimensions of other extents do not change. The
+    result may be passed to this function again, with the same or another alignment.
 
     Parameters
     ----------
@@ -157,12 +160,12 @@ def canonical_strides(
     itemsize_bits : int
         Bits of one element, `DLDataType.itemsize_bits`.
     align_bytes : int
-        What strides must be a multiple of: 16, or 32 with INTERLEAVE_32B and for packed types that
-        require it.
+        Required alignment of strides: 16, or 32 with INTERLEAVE_32B and for the packed types that
+        require 32.
 
     Examples
     --------
-    One row of 1733 float16 values; its outer stride means nothing:
+    One row of 1733 float16 values. No access uses its outer stride of 99 elements:
 
     >>> canonical_strides((1, 1733), (99, 1), 16)
     (1736, 1)
@@ -182,7 +185,8 @@ def canonical_strides(
     return tuple(result)
 
 
-# Not frozen: constructing it is three times faster, and every call in Python makes one.
+# Not frozen, because every call in Python makes a view, and a frozen class takes three times as
+# long to construct.
 @dataclass(slots=True, unsafe_hash=True)
 class TensorView:
     """A tensor's address, device, dtype, shape and strides, as a value.
@@ -190,14 +194,14 @@ class TensorView:
     Attributes
     ----------
     address : int
-        Address of element (0, ..., 0). May be 0 if, and only if, an extent is 0.
+        Address of element (0, ..., 0). An address of 0 is possible only if an extent is 0.
     device : Device
-        Where the memory is. For managed memory `device_id` is always 0.
+        The memory that contains the tensor. For managed memory `device_id` is always 0.
     dtype : DLDataType
         Type of one element, lanes included: a torch ``float4_e2m1fn_x2`` is one element of 8 bits.
     shape, strides : tuple of int
-        Row-major; strides in elements, never negative. For dimensions of extent 1 the strides are
-        those of `canonical_strides`.
+        Extents and strides, outermost dimension first. Strides are in elements and never negative.
+        For dimensions of extent 1 the strides are those of `canonical_strides`.
     read_only : bool
         Whether the producer forbids writing.
     producer : str
@@ -205,10 +209,10 @@ class TensorView:
     owner : object
         The tensor, which keeps the memory alive.
     capsule : object
-        The capsule of an unknown producer, which may have exported a temporary: it keeps that
-        memory alive. None for known producers.
+        The capsule of an unknown producer, or None for known producers. If the producer exported a
+        temporary copy, the capsule keeps the memory of the copy alive.
     own : TensorView or None
-        The tensor's own view, if this one comes from `as_strided`.
+        The tensor's own view, if `as_strided` made this view.
     offset_bytes : int
         Bytes from the address of `own` to `address`.
     """
@@ -227,14 +231,14 @@ class TensorView:
 
     @property
     def extent_bytes(self) -> int:
-        """Bytes from the start of the first element to the end of the last, gaps included."""
+        """Bytes from the start of the first element to the end of the last one, gaps included."""
         if 0 in self.shape:
             return 0
         last = sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
         return -(-(last + 1) * self.dtype.bits * self.dtype.lanes // 8)
 
     def at(self, address: int, owner: object = None, capsule: object = None) -> TensorView:
-        """Return the same layout at another address, with another owner."""
+        """Return a view with this layout, at another address and with another owner."""
         producer = self.producer if owner is None else name_of(type(owner))
         own = self.own and self.own.at(address - self.offset_bytes, owner, capsule)
         return replace(
@@ -244,7 +248,7 @@ class TensorView:
     def as_strided(
         self, shape: tuple[int, ...], strides: tuple[int, ...], offset_bytes: int
     ) -> TensorView:
-        """Return another description of the same memory; it may reach beyond the tensor.
+        """Return a view of the same memory with another layout, which may exceed the tensor.
 
         >>> import numpy as np
         >>> from tma_dlpack.dlpack import as_tensor_view
@@ -271,8 +275,9 @@ class TensorView:
 class Storage(NamedTuple):
     """The memory around a tensor, which may be larger than the tensor.
 
-    `is_own` says that the framework itself allocated it: then it can be read, and written unless
-    flagged read-only. Memory that the framework only wraps may be unmapped.
+    `is_own` is True if the framework itself allocated the memory. Memory that the framework
+    allocated can be read, and can be written unless the tensor is read-only. Memory that the
+    framework only wraps may be unmapped.
     """
 
     address: int
@@ -280,7 +285,7 @@ class Storage(NamedTuple):
     is_own: bool
 
     def holds(self, view: TensorView) -> bool:
-        """Whether every byte of a tensor is inside."""
+        """Return whether this memory contains every byte of a tensor."""
         end = self.address + self.size_bytes
         return self.address <= view.address and view.address + view.extent_bytes <= end
 
@@ -289,18 +294,20 @@ class Storage(NamedTuple):
 
 
 def name_of(kind: type) -> str:
-    """Name a type as users write it, such as ``torch.Tensor`` or ``list``."""
+    """Return a type's name as users write it, such as ``torch.Tensor`` or ``list``."""
     module = kind.__module__
     return kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
 
 
 def package_of(kind: type) -> str:
-    """Name the package that defines a type."""
+    """Return the name of the package that defines a type."""
     return str(kind.__module__).partition(".")[0]
 
 
 def is_a(kind: type, path: str) -> bool:
-    """Whether a type is, or derives from, a class of a module; False if it is not imported.
+    """Return whether a type is the class at `path` or a subclass of this class.
+
+    False if the module of the class has not been imported.
 
     >>> is_a(bool, "builtins.int"), is_a(bool, "torch.Tensor")
     (True, False)
@@ -312,7 +319,7 @@ def is_a(kind: type, path: str) -> bool:
 
 # --- Refusals -----------------------------------------------------------------------------------
 
-MAX_NDIM = 64  # NumPy's and torch's limit; the rules refuse ranks over 5
+MAX_NDIM = 64  # the limit of NumPy and torch; the rules later refuse more than 5 dimensions
 
 _DLPACK_H = "dlpack.h 1.3"
 _EXPORT = "array API standard, __dlpack__"
@@ -406,14 +413,20 @@ REFUSALS = {row.id: row for row in _ROWS}
 def refuse(
     rule: str, tensor_is: str, cause: BaseException | None = None, fix: str | None = None
 ) -> NoReturn:
-    """Raise the refusal of a row; `tensor_is` continues the sentence "tensor ..."."""
+    """Raise the error of a row of `REFUSALS`.
+
+    `tensor_is` states the fault: it completes a sentence that begins with "tensor".
+    """
     REFUSALS[rule].refuse("tensor", f"tensor {tensor_is}", cause, fix)
 
 
 def error_text(error: BaseException) -> str:
-    """Return the type and first line of a producer's error; `__cause__` has all of it."""
+    """Return the type and the first line of a producer's error.
+
+    The whole error is the `__cause__` of the error that is raised.
+    """
     try:
         lines = str(error).strip().splitlines()
-    except Exception:  # it may hold an int that is too long to print
+    except Exception:  # str() raises if an argument is an int with too many digits to print
         lines = []
     return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

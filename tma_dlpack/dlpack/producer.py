@@ -1,13 +1,17 @@
-"""Read any tensor: by attributes, `__dlpack__`, or `__cuda_array_interface__` without both.
+"""`read` and `as_tensor_view`, which read a tensor of any producer.
+
+A tensor is read by its attributes if its framework's row has a function for them. Other tensors are
+read through `__dlpack__`, or through `__cuda_array_interface__` if they have no `__dlpack__`.
 
 The DLTensor inside a capsule is read without consuming the capsule. Capsules of known producers are
-read directly. For any other, every pointer, including the name of the capsule, is read through the
-kernel, so that a wrong pointer is an error and not a crash.
+read directly. A capsule of an unknown producer may contain a wrong pointer. The bytes behind all
+its pointers, including the pointer to its name, are therefore copied by the operating system (see
+`read_safely`). With this copy, a wrong pointer raises an error instead of crashing the process.
 
-Offsets follow dlpack.h 1.3 on 64-bit machines. DLTensor, 48 bytes: data 0, device type 8,
-device id 12, ndim 16, dtype code 20, bits 21, lanes 22, shape 24, strides 32, byte_offset 40.
-DLManagedTensor begins with it. DLManagedTensorVersioned: version 0, manager_ctx 8, deleter 16,
-flags 24, DLTensor 32.
+Byte offsets of fields follow dlpack.h 1.3 on 64-bit machines. DLTensor has 48 bytes: data 0, device
+type 8, device id 12, ndim 16, dtype code 20, bits 21, lanes 22, shape 24, strides 32, byte_offset
+40. DLManagedTensor begins with the DLTensor. DLManagedTensorVersioned: version 0, manager_ctx 8,
+deleter 16, flags 24, DLTensor 32.
 """
 
 from __future__ import annotations
@@ -47,9 +51,10 @@ from tma_dlpack.tables.targets import DLPACK_VERSION
 def as_tensor_view(tensor: object) -> TensorView:
     """Return the view of a tensor of any framework, without copying or reading its data.
 
-    torch tensors are read by their attributes, so Parameters, tensors that require a gradient and
-    float8 on old versions work too. Everything else is read through `__dlpack__`, or, without it,
-    through `__cuda_array_interface__`; that has no device, so device 0 is reported.
+    torch tensors are read by their attributes, which also works for Parameters, tensors that
+    require a gradient, and float8 tensors of old versions. Other tensors are read through
+    `__dlpack__`, or through `__cuda_array_interface__` if they have no `__dlpack__`. The
+    `__cuda_array_interface__` does not name the device, so the view then has device 0.
 
     Parameters
     ----------
@@ -60,13 +65,14 @@ def as_tensor_view(tensor: object) -> TensorView:
     Returns
     -------
     TensorView
-        Row-major, in elements. The rules check rank, alignment and data type.
+        The view; shape and strides are row-major, in elements. Rank, alignment and data type are
+        not checked here, but later, by the rules.
 
     Raises
     ------
     TmaPreconditionError
-        With one Violation of argument ``"tensor"``, whose rule starts with ``TENSOR_``; an error of
-        the producer is its `__cause__`.
+        If the tensor cannot be read. The error has one Violation, with argument ``"tensor"`` and a
+        rule that starts with ``TENSOR_``. If the producer raised an error, it is the `__cause__`.
 
     Examples
     --------
@@ -79,9 +85,9 @@ def as_tensor_view(tensor: object) -> TensorView:
 
 
 def read(tensor: object) -> Export:
-    """Read a tensor's address and layout, unchecked: the first half of `as_tensor_view`."""
+    """Return a tensor's address and layout without checking the layout."""
     key = threading.get_ident(), id(tensor)
-    if key in _being_read:  # its methods ask for a map of itself
+    if key in _being_read:  # the tensor's own `__dlpack__` makes a map of the tensor
         found = f"is a {name_of(type(tensor))} whose __dlpack__ needs a tensor map of itself"
         refuse("TENSOR_EXPORT", found, fix="make its __dlpack__ return the capsule of its memory")
     _being_read.add(key)
@@ -91,7 +97,7 @@ def read(tensor: object) -> Export:
         _being_read.discard(key)
 
 
-_being_read: set[tuple[int, int]] = set()  # threads, and the ids of the tensors that each reads
+_being_read: set[tuple[int, int]] = set()  # (id of a thread, id of a tensor that it is reading)
 
 
 def _read(tensor: Any) -> Export:
@@ -102,7 +108,7 @@ def _read(tensor: Any) -> Export:
         return export
     if is_a(kind, "torch.fx.proxy.Proxy"):
         refuse("TENSOR_FAKE", "is a torch.fx.Proxy, which stands for a tensor in a graph")
-    if is_a(kind, "numpy.ma.MaskedArray"):  # its __dlpack__ drops the mask
+    if is_a(kind, "numpy.ma.MaskedArray"):  # `__dlpack__` of a masked array drops the mask
         refuse("TENSOR_MASKED", "is a numpy.ma.MaskedArray")
     if name_of(kind) == "PyCapsule":
         refuse("TENSOR_RAW_CAPSULE", "is a capsule")
@@ -130,7 +136,7 @@ def _has(tensor: object, attribute: str) -> bool:
 
 
 def _read_dlpack(tensor: Any) -> Export:
-    """Read a tensor through `__dlpack__`, with max_version if the producer accepts it."""
+    """Read a tensor through `__dlpack__`, and pass `max_version` if the producer accepts it."""
     kind: Any = type(tensor)
     framework = framework_of(kind)
     dtype = getattr(getattr(tensor, "dtype", None), "name", None) if framework.no_numbers else None
@@ -167,13 +173,13 @@ def _export(tensor: Any, arguments: dict[str, Any]) -> object:
 
 
 def _takes_stream(tensor: Any) -> bool:
-    """Whether to pass a stream, because the tensor reports a CUDA device."""
+    """Return whether the tensor is on a CUDA device, so that `__dlpack__` takes a stream."""
     try:
         device_type, device_id = tensor.__dlpack_device__()
         if device_type in HOST:
             return False
         device = Device(operator.index(device_type), operator.index(device_id))
-    except Exception:  # producers without the method, or tensors that cannot be exported
+    except Exception:  # the producer lacks the method, or the tensor cannot be exported
         return False
     if not device.is_cuda:
         refuse("TENSOR_DEVICE", f"lies on {device}")
@@ -184,7 +190,7 @@ def _takes_stream(tensor: Any) -> bool:
 
 
 def _read_interface(tensor: Any) -> Export:
-    """Read `__cuda_array_interface__`. It has no device, so device 0 is reported."""
+    """Read `__cuda_array_interface__`, which does not name the device; use device 0."""
     producer = name_of(type(tensor))
     try:
         interface = tensor.__cuda_array_interface__
@@ -226,7 +232,7 @@ def _read_interface(tensor: Any) -> Export:
 
 
 class _Memory:
-    """Bytes at an address, for NumPy's array interface, and the object that keeps them alive."""
+    """Bytes at an address as an object with NumPy's array interface; it keeps `owner` alive."""
 
     def __init__(self, address: int, size_bytes: int, owner: object, read_only: bool) -> None:
         self.owner = owner
@@ -241,7 +247,7 @@ class _Memory:
 def array_at(
     address: int, size_bytes: int, owner: object, *, read_only: bool = False
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Return memory of this process as a uint8 array, without a copy; it keeps `owner` alive."""
+    """Return memory of this process as a uint8 array that keeps `owner` alive, without a copy."""
     return np.asarray(_Memory(address, size_bytes, owner, read_only))
 
 
@@ -255,21 +261,22 @@ def host_bytes(
     view : TensorView
         A view of a tensor in host or pinned memory.
     storage : Storage, optional
-        Return all of it, not just what the tensor spans.
+        If passed, return the bytes of this whole storage instead of the tensor's bytes.
 
     Returns
     -------
     numpy.ndarray
         uint8, 1-D, from the first byte of element (0, ..., 0) to the last byte of the last element,
-        gaps between rows included; no copy. It keeps the tensor alive, and is not writeable if the
-        view is read-only. Empty for a tensor without elements.
+        gaps between rows included. The array shares the tensor's memory and keeps the tensor alive.
+        The array is not writeable if the view is read-only. The array is empty if the tensor has no
+        elements.
 
     Raises
     ------
     TmaUnsupportedError
-        If it is GPU memory.
+        If the memory is GPU memory.
     TmaPreconditionError
-        If the memory cannot be read (checked only for unknown producers).
+        If the memory cannot be read. Only the memory of unknown producers is checked.
 
     Examples
     --------
@@ -294,7 +301,7 @@ def host_bytes(
 
 # --- The capsule --------------------------------------------------------------------------------
 
-FIRST_PAGE_BYTES = 4096  # the first page is never mapped; also the size of every page
+FIRST_PAGE_BYTES = 4096  # size of a page; the page at address 0 is never mapped
 
 _LEGACY_NAME, _VERSIONED_NAME = b"dltensor", b"dltensor_versioned"
 _MANAGED = {
@@ -303,7 +310,8 @@ _MANAGED = {
 }
 _NAME_BYTES = 32
 
-# Own prototypes, because the attributes of ctypes.pythonapi are shared by the whole process.
+# These prototypes are separate function objects, because all modules of a process share the
+# attributes of ctypes.pythonapi, such as `argtypes`.
 _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
@@ -314,14 +322,14 @@ _get_name = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object)(
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a capsule and the memory behind it are read."""
+    """The two functions that read a capsule and the memory behind its pointers."""
 
     open: Callable[[object], tuple[int, bytes]]  # capsule -> pointer, name
     read: Callable[[int, int], bytes]  # address, count
 
 
 def parse_capsule(capsule: object, access: Access) -> tuple[int, Layout]:
-    """Return the address and layout of the tensor in a capsule, or refuse it."""
+    """Return the address and layout of the tensor in a capsule; raise if the capsule is wrong."""
     pointer, name = access.open(capsule)
     read = access.read
     managed = _MANAGED[name]
@@ -341,7 +349,7 @@ def parse_capsule(capsule: object, access: Access) -> tuple[int, Layout]:
         refuse("TENSOR_ADDRESS_WRAPS", f"has data {data:#x} and byte_offset {byte_offset:#x}")
     int64s = struct.Struct(f"={ndim}q")
     shape: tuple[int, ...] = ()
-    strides: tuple[int, ...] | None = None  # row-major; NumPy before 2.1.3 sends null
+    strides: tuple[int, ...] | None = None  # None means row-major: NumPy before 2.1.3 exports null
     if ndim:
         shape = int64s.unpack_from(read(shape_at, int64s.size))
         if strides_at:
@@ -374,7 +382,7 @@ def _open(capsule: object) -> tuple[int, bytes]:
 
 
 def _read_name(address: int) -> bytes:
-    """Read a C string; read the next page only if the string does not end before it."""
+    """Read a C string; read the next page only if the string does not end in the first page."""
     in_page = min(_NAME_BYTES, FIRST_PAGE_BYTES - address % FIRST_PAGE_BYTES)
     name = read_safely(address, in_page, align=1)
     if b"\0" not in name and in_page < _NAME_BYTES:
@@ -382,8 +390,9 @@ def _read_name(address: int) -> bytes:
     return name.partition(b"\0")[0]
 
 
-#: All memory, from address 1 on (0 would be null); slicing it copies bytes. `from_address` would
-#: raise an audit event at each read, which is slow if an audit hook is installed, as JAX does.
+#: The process's memory as one array. The array starts at address 1, because address 0 would be a
+#: null pointer. Slicing the array copies bytes. `from_address` is not used, because each call
+#: raises an audit event, which is slow if an audit hook is installed, and JAX installs a hook.
 _memory = ctypes.cast(1, ctypes.POINTER(ctypes.c_char))
 
 
@@ -399,11 +408,12 @@ if os.name == "posix":
 
 
 def read_safely(address: int, count: int, align: int = 8) -> bytes:
-    """Copy up to 4096 bytes from an address that may be invalid, or refuse it.
+    """Return up to 4096 bytes from an address; raise a refusal if the address is invalid.
 
-    The kernel reads the bytes: write(2) into a pipe returns EFAULT for an invalid address, where
-    reading it ourselves would crash. Each call has its own pipe, so that threads and forks do not
-    interfere. Without POSIX only null, misaligned and out-of-range addresses are refused.
+    The operating system's kernel reads the bytes: write(2) into a pipe returns EFAULT for an
+    invalid address, where a read in this process would crash. Each call has its own pipe, so that
+    threads and forks do not interfere. Without POSIX, only null, misaligned and out-of-range
+    addresses are refused.
     """
     found = f"has a pointer {address:#x} in its capsule"
     if address < FIRST_PAGE_BYTES or address % align or (address + count) >> 63:
@@ -423,5 +433,5 @@ def read_safely(address: int, count: int, align: int = 8) -> bytes:
         os.close(writing_end)
 
 
-#: For capsules of unknown and of known producers.
+#: `CAREFUL` reads capsules of unknown producers, and `DIRECT` reads capsules of known producers.
 CAREFUL, DIRECT = Access(_open, read_safely), Access(_open_known, _read_directly)

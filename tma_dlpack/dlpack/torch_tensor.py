@@ -1,6 +1,7 @@
-"""torch's tensors, read by attributes: `__dlpack__` refuses Parameters and, on old torch, float8.
+"""Functions that read torch's tensors, their storage and their streams.
 
-Also their storage and streams. torch is looked up in sys.modules, never imported here.
+Tensors are read by their attributes, because torch's `__dlpack__` refuses Parameters and, on old
+versions of torch, float8. This module never imports torch; it looks torch up in `sys.modules`.
 """
 
 from __future__ import annotations
@@ -30,15 +31,16 @@ def torch_dtype_table() -> dict[Any, DLDataType]:
 
 
 def read_torch(tensor: Any) -> Export:
-    """Read a torch tensor, or refuse it by name. A gradient or its absence plays no part.
+    """Return the address and layout of a torch tensor, or raise the refusal that applies to it.
 
-    Pinned memory is reported as kDLCPU, as torch's own capsules do.
+    Tensors that require a gradient are read too. For pinned memory the device is kDLCPU, as in
+    torch's own capsules.
     """
-    if _is_fake(tensor):  # data_ptr() of a fake tensor warns
+    if _is_fake(tensor):  # before data_ptr(), which would print a warning for a fake tensor
         _refuse_torch(tensor)
     try:
         address = tensor.data_ptr()
-        # int: torch.jit.trace gives tensors
+        # Under torch.jit.trace, the entries are tensors; `int` converts them.
         shape, strides = tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride()))
         known = torch_dtype_table().get(tensor.dtype)
         device = _device_of(tensor)
@@ -59,7 +61,7 @@ def _device_of(tensor: Any) -> tuple[int, int] | None:
 
 
 def _refuse_torch(tensor: Any, cause: Exception | None = None) -> NoReturn:
-    """Refuse with the first row of `_FLAWS` that applies."""
+    """Raise the refusal of the first row of `_FLAWS` that applies."""
     try:
         flaws = ((rule, tensor_is(tensor)) for rule, holds, tensor_is in _FLAWS if holds(tensor))
         rule, found = next(flaws, ("TENSOR_EXPORT", _unreadable(tensor)))
@@ -90,7 +92,7 @@ _OUTSIDE = (
 
 
 def _is_transformed(tensor: Any) -> bool:
-    """Whether a function transform of torch.func wraps it."""
+    """Return whether a function transform of torch.func wraps the tensor."""
     functorch = sys.modules.get("torch._C._functorch")
     is_wrapped = getattr(functorch, "is_functorch_wrapped_tensor", None)
     return is_wrapped is not None and bool(is_wrapped(tensor))
@@ -100,8 +102,8 @@ def _is_fake(tensor: object) -> bool:
     return is_a(type(tensor), "torch._subclasses.fake_tensor.FakeTensor")
 
 
-#: Reasons to refuse a torch tensor: (rule, condition, text of what was found). The first reason
-#: that applies is reported.
+#: Reasons to refuse a torch tensor: (rule, condition, function that describes the fault). The first
+#: reason whose condition is true is reported.
 _FLAWS: tuple[tuple[str, Callable[[Any], bool], Callable[[Any], str]], ...] = (
     ("TENSOR_FAKE", _is_fake, lambda t: "is a fake tensor of torch's tracing"),
     ("TENSOR_NESTED", lambda t: t.is_nested, lambda t: f"is nested, with layout {t.layout}"),
@@ -141,14 +143,18 @@ _FLAWS: tuple[tuple[str, Callable[[Any], bool], Callable[[Any], str]], ...] = (
 
 
 def torch_storage(tensor: Any) -> Storage:
-    """Return a tensor's storage; a subclass of torch.Tensor may raise anything here."""
+    """Return a tensor's storage.
+
+    A subclass of torch.Tensor may raise any exception here.
+    """
     storage = tensor.untyped_storage()
-    # A storage that wraps foreign memory, as from_numpy makes, cannot be resized.
+    # A storage cannot be resized if it wraps memory that torch did not allocate, as `from_numpy`
+    # does.
     return Storage(storage.data_ptr(), storage.nbytes(), storage.resizable())
 
 
 def torch_stream(device_id: int) -> int:
-    """Return torch's current stream."""
+    """Return the CUstream of torch's current stream."""
     return int(_torch().cuda.current_stream(device_id).cuda_stream)
 
 

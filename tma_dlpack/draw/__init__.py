@@ -1,22 +1,29 @@
-"""Pictures of tensor maps: frozen figures that become SVG, HTML or text.
+"""Pictures of tensor maps, which can be written as SVG, HTML or text.
 
-Every figure has `svg()`, `html()` and `text()` (also `str`), and notebooks show it.
+Every figure has the methods `svg()`, `html()` and `text()`. `str(figure)` returns `text()`, and a
+notebook displays `html()`.
 
-`grid.py` has the primitive of all figures: cells on a grid, their styles, and the layout of grids
-as panels. `figure.py` has the base class, and writes panels as SVG and HTML. Each figure is one
-module: a frozen dataclass (the facts), its lowering to grids and to text, and the function that
-makes it from a map. `cards.py` and `results.py` have the HTML of TensorMap, Tile, Report and other
-results; the package's `__init__` attaches these functions to the classes, so that other rooms do
-not depend on this one.
+All figures consist of cells on a grid. `grid.py` defines the cells and their styles, and lays out
+grids as panels. `figure.py` defines the base class, and writes panels as SVG and HTML. The module
+of a figure has three parts: a frozen dataclass with the facts, methods that draw the facts as grids
+and as text, and a function that makes the figure from a map. `cards.py` and `results.py` return
+the HTML of a TensorMap, a Tile, a Report and other results. `tma_dlpack/__init__.py` registers
+these functions for the classes, so that the modules of the classes do not import `draw`.
 
-A new figure: a module with a frozen dataclass that derives from `Figure` and defines `title`,
-`scenes()`, `text()` (100 columns at most; the facts must not depend on colour alone) and
-`sentence` (the caption; its "[words](key)" are highlighted with the cells of the key), and a public
-function ``(tensor_map, coords=None)``. A scene is ``lay_out(about, grids, ...)``, where
-`about` is the sentence for screen readers and the style of a cell is a name in `grid.STYLES`.
-Export the function and the class here: their import for type checkers, their names in `__all__`
-and in `_LATER`. For the command line and `figure()`, add a row to `FIGURES` and the name to the
-docstring of `figure`. Test its facts and its text in tests/draw.
+To add a figure:
+
+1. Write a module with a frozen dataclass that derives from `Figure`. Define `title`, `sentence`
+   (the caption), `scenes()` and `text()`. A line of the text has at most 100 characters. The facts
+   must be readable without colours. In the caption, the words of "[words](key)" are highlighted
+   together with the cells of this key.
+2. Let `scenes()` return the results of ``lay_out(about, grids, ...)``. `about` is a sentence for
+   screen readers. The style of each cell is a key of `grid.STYLES`.
+3. Write a public function ``(tensor_map, coords=None)`` that returns the figure.
+4. Export the function and the class in this file: import both for type checkers, and add both
+   names to `__all__` and `_LATER`.
+5. To offer the figure on the command line and in `figure()`, add a row to `FIGURES`, and add the
+   name to the docstring of `figure`.
+6. Test the facts and the text of the figure in tests/draw.
 
 >>> import numpy as np
 >>> import tma_dlpack as tma
@@ -122,7 +129,7 @@ __all__ = [
     "walk",
 ]
 
-#: Names that are imported on first use, because one picture needs few of them.
+#: Module -> names that are imported from it on first use. One picture needs few of these modules.
 _LATER = {
     "tma_dlpack.draw.atoms": ("MatrixAtoms", "matrix", "matrix_html"),
     "tma_dlpack.draw.banks": ("AccessSteps", "BankConflicts", "access_steps", "bank_conflicts"),
@@ -150,13 +157,14 @@ _LATER = {
         "missing_fence",
     ),
     "tma_dlpack.draw.walks": ("Im2colWalk", "walk"),
-    # A wing, without which the rest of this list works.
+    # `course/` is optional: without it, the other entries still work.
     "tma_dlpack.course.barrier_play": ("BarrierPlay",),
     "tma_dlpack.course.swizzle_bits": ("SwizzleBits", "swizzle_bits"),
 }
 __getattr__ = imported_later(__name__, _LATER)
 
-#: Name -> what it shows, the function that makes it, and whether this function takes coordinates.
+#: Name of a figure -> what the figure shows, the name of the function that makes the figure, and
+#: True if this function takes coordinates.
 FIGURES: dict[str, tuple[str, str, bool]] = {
     "tensor": ("the tensor with the box of one tile", "tensor", True),
     "shared": ("the tile in shared memory, chunk by chunk", "shared", True),
@@ -185,7 +193,8 @@ def figure(
     tensor_map : TensorMap or Tile
     what : {"tensor", "shared", "bytes", "banks", "access", "copy", "barrier", "bits", "walk"}
     coords : sequence of int, optional
-        Row-major, as in `load_tile`; None for the first tile of a map, or a tile's own coordinates.
+        Row-major coordinates, as in `load_tile`. None means the first tile of a map. A Tile has its
+        own coordinates, so `coords` is ignored.
 
     Returns
     -------
@@ -194,7 +203,8 @@ def figure(
     Raises
     ------
     TmaPreconditionError
-        For another name, and for an object that is neither a map nor a tile.
+        If `what` is no name of a figure, `tensor_map` is neither a TensorMap nor a Tile, or
+        `load_tile` would refuse `coords`.
 
     Examples
     --------
@@ -237,36 +247,40 @@ def barrier(
     stages: int = 1,
     blocks: int = 1,
 ) -> BarrierPlay | Timeline:
-    """Show how a kernel waits for a copy: threads, copy engine and mbarrier on one axis of time.
+    """Show on one time axis how the threads of a kernel wait at an mbarrier for the copy engine.
 
-    The picture plays the kernel on a model of the mbarrier (phase, pending arrivals, pending
-    bytes). In a notebook, switches show each mistake and a slider goes from event to event. If rows
-    are passed, such as those of a run, the picture shows the rows and no model.
+    The kernel runs on a model of the mbarrier, which has a phase, pending arrivals and pending
+    bytes. In a notebook, switches select a mistake, and a slider moves from event to event. If
+    `tensor_map` is an iterable of timeline rows, the picture shows these rows, and no model runs.
 
     Parameters
     ----------
     tensor_map : TensorMap or Tile or iterable of TimelineRow, optional
-        A map or tile: the kernel loads its `tx_bytes`. None: 8192 bytes, 64 x 64 elements of 16
-        bits. Rows, as `lanes` takes them: the model and its options are not used.
+        Each load in the kernel has the `tx_bytes` of the map or tile. With None, each load has 8192
+        bytes: 64 x 64 elements of 16 bits. The rows are rows that `lanes` accepts. With rows, all
+        other arguments must be omitted.
     mistake : str, optional
-        Name of the kernel's mistake: "expects too little", "expects too much", "wrong parity",
-        "initialised for 2", or, with one block and one stage, "no fence", or, with several stages,
-        "empty parity", "never flipped", "not released".
+        Name of the mistake in the kernel. Every kernel can have "expects too little", "expects too
+        much", "wrong parity" or "initialised for 2". A kernel of one block and one stage can also
+        have "no fence". A kernel of several stages can also have "empty parity", "never flipped" or
+        "not released".
     stages : int
-        1 for one tile: load, wait, change, store. 2 to 8 for a ring with `full` and `empty`
-        barriers, a producer and a consumer.
+        1: the kernel loads one tile, waits for the tile, and changes it; a single block also stores
+        it. 2 to 8: a producer and a consumer share a ring of this many stages, with `full` and
+        `empty` barriers.
     blocks : int
-        2 for a cluster in which each block loads its part of a tile into both (multicast).
+        2 means a cluster of two blocks. Each block loads one part of a tile into both blocks
+        (multicast).
 
     Returns
     -------
-    BarrierPlay, or Timeline of rows
+    BarrierPlay, or Timeline for rows
 
     Raises
     ------
     TmaPreconditionError
-        For rows together with options of the model, for a mistake that is unknown or that this
-        kernel cannot make, and for numbers out of range.
+        If rows come with other arguments, if `mistake` is unknown or not possible in this kernel,
+        or if `stages` or `blocks` is out of range.
 
     Examples
     --------
@@ -284,13 +298,13 @@ def barrier(
 
     Notes
     -----
-    Source: PTX ISA, mbarrier; the outcomes are measured (H200, driver 580.159.04), except those
-    whose caption says "not measured".
+    Source: PTX ISA, mbarrier. The outcomes are measured (H200, driver 580.159.04), unless the
+    caption says "not measured".
     """
     from tma_dlpack.copies.tile import Tile
 
     if not (tensor_map is None or isinstance(tensor_map, (TensorMap, Tile))):
-        # Text and DLPack tensors are iterable, but are not rows.
+        # A str and a DLPack tensor are iterable too, but their items are no rows.
         is_text = isinstance(tensor_map, str)
         if is_text or not isinstance(tensor_map, Iterable) or hasattr(tensor_map, "__dlpack__"):
             require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
@@ -301,7 +315,7 @@ def barrier(
         from tma_dlpack.draw.timeline import lanes
 
         return lanes(tensor_map, title="mbarrier")
-    # `course/` is a wing: the core imports none of its files, and works without it.
+    # `course/` is optional, so no `import` statement outside `course/` may import it at run time.
     course = importlib.import_module("tma_dlpack.course.barrier_play")
     play: BarrierPlay = course.play_barrier(tensor_map, mistake, stages, blocks)
     return play

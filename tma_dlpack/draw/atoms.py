@@ -1,4 +1,4 @@
-"""The picture of a matrix descriptor: its atoms, K steps and offsets in shared memory."""
+"""The picture of an operand that a matrix descriptor describes: atoms, K steps and offsets."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ from tma_dlpack.public import opaque
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tensor_map.map import TensorMap
 
-MAX_ACROSS, MAX_DOWN = 6, 8  # the maximum number of atoms in a picture
-# px: 16 bytes of a row, the minimum width of an atom, its height, the gap between atoms.
+MAX_ACROSS, MAX_DOWN = 6, 8  # maximum number of drawn atoms in a row and in a column
+# px: width of 16 bytes, minimum width of an atom, height of an atom, gap between two atoms.
 UNIT_WIDTH, LEAST_WIDTH, ATOM_HEIGHT, GAP = 30, 72, 44, 34
 TALL = ATOM_HEIGHT / (ATOM_HEIGHT + GAP)  # the height of an atom as a fraction of its grid row
 
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """An atom: rows of one span each, contiguous in shared memory.
+    """A swizzle atom: 8 (or 4) rows of one swizzle span each, contiguous in shared memory.
 
     Attributes
     ----------
     down, across : int
-        Index of the atom, counted in rows of atoms and in spans.
+        Index of the atom's row (from the top) and of its column (from the left).
     address : int
-        Shared address of its first byte.
+        Shared-memory address of the atom's first byte.
     steps : tuple of int
-        The K steps that read the atom; from left to right if K-major.
+        Indices of the K steps that read the atom. In a K-major operand, they are in the order from
+        left to right.
     """
 
     down: int
@@ -58,11 +59,11 @@ class MatrixAtoms(Figure):
     ----------
     descriptor : MatrixDescriptor
     atoms : tuple of Atom
-        All atoms, row by row.
+        All atoms, one row of atoms after the other.
     down, across : int
-        Number of atoms in each direction.
+        Number of rows of atoms, and number of atoms in each of these rows.
     atom_rows, span_bytes : int
-        Rows of an atom, and bytes of a row.
+        Number of rows inside an atom, and number of bytes in each of these rows.
     """
 
     title: str
@@ -75,17 +76,18 @@ class MatrixAtoms(Figure):
 
     @property
     def offsets(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Name and bytes of the offset to the atom below, and of the offset to the next atom.
+        """(name, bytes) of the offset to the atom below, and of the offset to the next atom across.
 
-        A name is empty if no field of the descriptor has that offset.
+        A name is "" if no field of the descriptor has this offset.
         """
-        # PTX ISA, matrix descriptor: the meaning of both fields depends on swizzle and major.
+        # PTX ISA, matrix descriptor: swizzle and major decide which field has which offset.
         d = self.descriptor
         leading = ("leading byte offset", d.leading_byte_offset)
         stride = ("stride byte offset", d.stride_byte_offset)
         if d.swizzle is not TmaSwizzle.none:
             return stride, ("", 0) if d.major == "K" else leading
-        # Without a swizzle the two fields exchange their meaning for an MN-major operand.
+        # Without a swizzle, the offset to the atom below is in the stride field of a K-major
+        # operand, but in the leading field of an MN-major operand.
         return (stride, leading) if d.major == "K" else (leading, stride)
 
     @property
@@ -105,7 +107,7 @@ class MatrixAtoms(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: the bytes that one instruction reads, and where the next one starts."""
+        """The caption: what an instruction reads, and the address where the next one starts."""
         starts = self.descriptor.k_starts
         said = "One instruction reads [all of step 0](is-step0), framed"
         if len(starts) > 1:
@@ -113,7 +115,7 @@ class MatrixAtoms(Figure):
         return f"{said}."
 
     def text(self) -> str:
-        """Return the addresses of the atoms as a table, and the K steps."""
+        """Return a table of the atoms' addresses, and the start addresses of the first K steps."""
         across = range(min(self.across, MAX_ACROSS))
         head = "".join(f"{f'span {n}':<12}" for n in across)
         lines = [self.title, f"{'rows':<12}{head}".rstrip()]
@@ -127,16 +129,16 @@ class MatrixAtoms(Figure):
         return "\n".join([*lines, *self.notes, steps])
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel: the atoms and the offsets."""
+        """Return one panel with the atoms and the offsets."""
         width = max(LEAST_WIDTH, self.span_bytes // UNITS * UNIT_WIDTH)
         return (self._scene(width, GAP),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width: narrower atoms, words only if they fit."""
+        """Return the panel for a phone: narrower atoms, and only the text that fits."""
         across = min(self.across, MAX_ACROSS)
         names = [self._rows(down) for down in range(min(self.down, MAX_DOWN))]
         names.append(self._below())
-        # px that are left at the right of the longest row name.
+        # The width in px that the longest row name leaves for the atoms.
         room = NARROW - 2 * MARGIN - 6 - max(map(text_width, names))
         gap = min(GAP, room / across / 4)
         return (self._scene(room / across - gap, gap, is_narrow=True),)
@@ -161,9 +163,9 @@ class MatrixAtoms(Figure):
         return lay_out(self.title, [grid], heading, (), self.notes, is_narrow=is_narrow)
 
     def _atom(self, atom: Atom, wide: float) -> list[Cell]:
-        """Draw an atom, with its K steps side by side if K runs along its rows."""
+        """Draw an atom. Its K steps are side by side if K runs along the rows of the atom."""
         d, about = self.descriptor, f"shared {atom.address:#06x}"
-        # The part of a row that one K step reads; 1 if each step reads whole atoms.
+        # `share`: the fraction of a row that one K step reads; 1 if a K step reads whole rows.
         share = K_STEP_BYTES / self.span_bytes
         if d.major == "MN" or d.swizzle is TmaSwizzle.none:
             share = 1
@@ -177,13 +179,13 @@ class MatrixAtoms(Figure):
             if step == 0:
                 framed = [replace(step_cell, style="focus", text="", title="", key="")]
         cells.append(Cell(atom.across, atom.down, "edge", "", about, wide, TALL))
-        # The frame is drawn after the neighbouring cells, so that they do not cover it.
+        # The frame of step 0 comes last, so that no other cell of the atom covers it.
         cells += framed
         name, below = f"{atom.address:#06x}", atom.down + TALL
         return [*cells, words(atom.across, below, name, rows=1 - TALL)]
 
     def _below(self) -> str:
-        """Return the offset to the atom below, in the picture's words; "" if no atom is below."""
+        """Return the picture's label for the offset to the atom below, or "" if it is absent."""
         name, offset_bytes = self.offsets[0]
         return f"↓ {_short(name)} {offset_bytes}" if name and self.down > 1 else ""
 
@@ -200,13 +202,13 @@ def matrix(
     major: str = "K",
     smem_address: int = 0,
 ) -> MatrixAtoms:
-    """Show the atoms of an operand in shared memory, and the descriptor's offsets.
+    """Show the atoms of an operand in shared memory, and the offsets in its matrix descriptor.
 
     Parameters
     ----------
     descriptor_or_map : MatrixDescriptor or TensorMap
-        A map is first passed to `matrix_descriptor`, with the other arguments; for a descriptor the
-        other arguments are ignored.
+        A TensorMap is passed to `matrix_descriptor` together with the other arguments. With a
+        MatrixDescriptor, the other arguments are ignored.
     instruction, major, smem_address
         As in `matrix_descriptor`.
 
@@ -217,7 +219,7 @@ def matrix(
     Raises
     ------
     TmaPreconditionError
-        For any other object, and if `matrix_descriptor` refuses the map.
+        If `descriptor_or_map` has another type, or `matrix_descriptor` refuses the map.
 
     Examples
     --------
@@ -243,7 +245,7 @@ def matrix(
 
 
 def matrix_html(descriptor: MatrixDescriptor) -> str:
-    """Return a descriptor as HTML: every field, and its atoms.
+    """Return a matrix descriptor as HTML: its fields as text, and the picture of its atoms.
 
     Parameters
     ----------
@@ -270,7 +272,7 @@ def matrix_html(descriptor: MatrixDescriptor) -> str:
 def _atoms(d: MatrixDescriptor) -> MatrixAtoms:
     span = SPAN_BYTES[d.swizzle]
     rows = 4 if d.swizzle is TmaSwizzle.bytes128_atom_32B else 8
-    # The last atom has the largest position in both directions.
+    # The last atom is at the bottom right, so its indices give the number of rows and columns.
     atoms = tuple(_k_major(d, span) if d.major == "K" else _mn_major(d, span, rows))
     across = f"{d.mn_elements} of M or N, {d.k_steps * d.k_elements} of K"
     title = f"{d.instruction}, {d.major}-major: {across} in atoms of {rows} rows of {span} bytes"
@@ -278,11 +280,12 @@ def _atoms(d: MatrixDescriptor) -> MatrixAtoms:
 
 
 def _k_major(d: MatrixDescriptor, span: int) -> list[Atom]:
-    """Return atoms with rows of M or N down and spans of K across; each step starts in a span."""
+    """Return the atoms of a K-major operand: M or N runs down, and K runs across."""
     columns: dict[int, list[int]] = {}
     for step, start in enumerate(d.k_starts):
         if d.swizzle is TmaSwizzle.none:
-            # A step of 32 bytes is two columns of 16 bytes, one leading byte offset apart.
+            # A K step of 32 bytes reads two columns of atoms, whose rows have 16 bytes. The second
+            # column is one leading byte offset after the first column.
             columns[start], columns[start + d.leading_byte_offset] = [step], [step]
         else:
             columns.setdefault(start - start % span, []).append(step)
@@ -294,10 +297,11 @@ def _k_major(d: MatrixDescriptor, span: int) -> list[Atom]:
 
 
 def _mn_major(d: MatrixDescriptor, span: int, rows: int) -> list[Atom]:
-    """Return atoms with rows of K down and spans of M or N across."""
+    """Return the atoms of an MN-major operand: K runs down, and M or N runs across."""
     down, across = d.stride_byte_offset, d.leading_byte_offset
     if d.swizzle is TmaSwizzle.none:
-        # Without a swizzle the two fields have each other's meaning (PTX ISA).
+        # PTX ISA: without a swizzle, the leading field has the offset down, and the stride field
+        # has the offset across.
         down, across = across, down
     per_span = span // d.element_bytes
     spans, per_step = -(-d.mn_elements // per_span), d.k_elements // rows
@@ -310,5 +314,5 @@ def _mn_major(d: MatrixDescriptor, span: int, rows: int) -> list[Atom]:
 
 
 def _short(name: str) -> str:
-    """Return the usual abbreviation, LBO or SBO."""
+    """Return the usual abbreviation of an offset's name: "LBO" or "SBO"."""
     return f"{name[0].upper()}BO"

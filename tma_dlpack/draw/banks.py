@@ -1,4 +1,4 @@
-"""Pictures of the bank conflicts of one access: by swizzle, and phase by phase."""
+"""Pictures of the bank conflicts of one access to a tile, for each swizzle and for each phase."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tensor_map.map import TensorMap
 
-UNIT, NARROW_UNIT = (16, 16), (7.5, 16)  # px of a bank and of a wavefront
-BAR, NARROW_BAR = (250, 22), (236, 16)  # px of the longest bar and of its row
+UNIT, NARROW_UNIT = (16, 16), (7.5, 16)  # px: width of a bank, height of a wavefront
+BAR, NARROW_BAR = (250, 22), (236, 16)  # px: length of the longest bar, height of a bar's row
 NARROW_TEXT = 40  # maximum characters of a line above the banks, on a phone
-SECONDS = 1.4  # how long each phase is shown
+SECONDS = 1.4  # time for which each phase or swizzle is shown
 LEVELS = (
     "Each row of the picture is one wavefront: what the 32 banks read at the same time.",
     '"3+": 3 and others that read the same words, no conflict; a narrow cell has no "+".',
@@ -39,7 +39,7 @@ LEVELS = (
 
 
 def _scale(levels: int, *, is_narrow: bool = False) -> list[Cell]:
-    """Draw the names of the banks above their columns, four at a time, and of the wavefronts."""
+    """Draw the background, a label above each 4 banks, and a label left of each wavefront."""
     cells = [label(0, -1, "bank"), *(label(0, n, f"{n + 1}.") for n in range(levels))]
     for bank in range(0, BANKS, 4):
         four = f"{bank}" if is_narrow else f"{bank}..{bank + 3}"
@@ -49,7 +49,7 @@ def _scale(levels: int, *, is_narrow: bool = False) -> list[Cell]:
 
 
 def _above(lines: Sequence[tuple[str, str]], *, is_narrow: bool = False) -> list[Cell]:
-    """Place lines of (text, style) above the names of the banks, the last line lowest."""
+    """Return cells for lines of (text, style) above the bank labels; the last line is lowest."""
     parts = [
         (part, style)
         for text, style in lines
@@ -59,7 +59,7 @@ def _above(lines: Sequence[tuple[str, str]], *, is_narrow: bool = False) -> list
 
 
 def _stacked(phase: Threads, first: int, *, is_narrow: bool = False) -> list[Cell]:
-    """Draw one cell per run of words that threads read, stacked on the other cells of its banks.
+    """Draw a cell for each set of words that threads read, on top of earlier cells of its banks.
 
     `first` is the number of the phase's first thread.
     """
@@ -85,7 +85,7 @@ def _stacked(phase: Threads, first: int, *, is_narrow: bool = False) -> list[Cel
 
 
 def in_turn(turns: Sequence[Sequence[Cell]]) -> tuple[list[Cell], str]:
-    """Return groups of cells that an animation shows in turn, and its CSS keyframes.
+    """Return the cells of all groups, and the CSS keyframes that show one group after the other.
 
     Viewers without animation, and readers who turned motion off, see the first group.
     """
@@ -97,7 +97,7 @@ def in_turn(turns: Sequence[Sequence[Cell]]) -> tuple[list[Cell], str]:
     )
     cells = []
     for n, group in enumerate(turns):
-        # All groups have one cycle; group n starts n steps later.
+        # The animation has the same period for every group; for group n it starts n steps later.
         times = f"{SECONDS * count:g}s step-end {SECONDS * n:g}s"
         css = f"opacity:{int(n == 0)};animation:turn {times} infinite"
         cells += [replace(cell, css=css) for cell in group]
@@ -113,7 +113,7 @@ def _in_words(s: SwizzleConflicts) -> str:
 
 
 def _degrees(s: SwizzleConflicts) -> str:
-    """Return the number of phases of each degree, in words."""
+    """Return the number of phases per conflict degree, such as "64 phases of degree 8"."""
     phases = sorted(Counter(s.degrees).items())
     return ", ".join(f"{counted(count, 'phase')} of degree {degree}" for degree, count in phases)
 
@@ -125,12 +125,12 @@ class BankConflicts(Figure):
     Attributes
     ----------
     access : str
-        The pattern in words.
+        A description of the access.
     bytes_per_thread : int
     swizzles : tuple of SwizzleConflicts
         The map's own swizzle first, then the other swizzles that the rules accept for the map.
     threads : int
-        Number of threads after which the thread numbers restart at 0.
+        Number of threads after which the thread numbers in the picture restart at 0.
     """
 
     title: str
@@ -141,7 +141,7 @@ class BankConflicts(Figure):
 
     @property
     def degree(self) -> int:
-        """The worst degree with the map's own swizzle."""
+        """The largest conflict degree of all phases, with the map's own swizzle."""
         return self.swizzles[0].worst
 
     @property
@@ -150,12 +150,12 @@ class BankConflicts(Figure):
         return min(self.swizzles, key=lambda s: s.wavefronts)
 
     def of(self, swizzle: TmaSwizzle) -> SwizzleConflicts:
-        """Return the result of one swizzle; `KeyError` if the map cannot have it."""
+        """Return the result for a swizzle; raise `KeyError` if the map cannot have this swizzle."""
         return {s.swizzle: s for s in self.swizzles}[swizzle]
 
     @property
     def sentence(self) -> str:
-        """The caption: the words of each thread, and the number of wavefronts."""
+        """The caption: the access, and the number of wavefronts of its worst phase."""
         own, best = self.swizzles[0], self.best
         waits = f"{own.worst} wavefronts, [they wait for each other](is-conflict)"
         said = waits if own.worst > 1 else "[one wavefront](is-taken), no conflict"
@@ -164,15 +164,18 @@ class BankConflicts(Figure):
         return f"{access}. The worst phase with {own.swizzle.name}: {said}{better}."
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel per swizzle: wavefronts of all swizzles, and the banks of this one."""
+        """Return a panel per swizzle, with its banks, and with the wavefronts of each swizzle."""
         return tuple(self._scene([s]) for s in self.swizzles)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to panels of a phone's width: narrower banks, and each bar below its name."""
+        """Return the panels for a phone: banks are narrower, and each bar is below its name."""
         return tuple(self._scene([s], is_narrow=True) for s in self.swizzles)
 
     def panels(self) -> str:
-        """Return one panel that shows the swizzles in turn; scripts let the reader step through."""
+        """Return the HTML of one panel that shows the swizzles in turn.
+
+        With scripts, a reader chooses the swizzle.
+        """
         if len(self.swizzles) == 1:
             return Figure.panels(self)
         ordered = sorted(self.swizzles, key=lambda s: s.swizzle)
@@ -189,12 +192,12 @@ class BankConflicts(Figure):
         return played(self, "steps", data, still=self._scene(self.swizzles))
 
     def _scene(self, shown: Sequence[SwizzleConflicts], *, is_narrow: bool = False) -> Scene:
-        """Draw the swizzles of `shown` one after the other, with the other swizzles in grey."""
+        """Draw one panel, in which an animation shows the swizzles of `shown` in turn."""
         bars, bars_css = in_turn([self._bars(s, is_narrow=is_narrow) for s in shown])
         # All panels have the same scale, so that their heights can be compared.
         levels = max(s.worst for s in self.swizzles)
         banks, _ = in_turn([self._banks(s, is_narrow=is_narrow) for s in shown])
-        # Bars begin right of the longest name; the shift is in units of the longest bar.
+        # Move the bars to the right of the longest name. `shift` is relative to the longest bar.
         names = [text_width(bar.text) for bar in bars if bar.anchor == "end"]
         unit = NARROW_BAR if is_narrow else BAR
         shift = max(names, default=0) / unit[0]
@@ -209,13 +212,13 @@ class BankConflicts(Figure):
         return lay_out(about, grids, heading, (), LEVELS, css=bars_css, is_narrow=is_narrow)
 
     def _bars(self, shown: SwizzleConflicts, *, is_narrow: bool = False) -> list[Cell]:
-        """Draw the wavefronts of all swizzles as bars; only the shown swizzle has a colour."""
+        """Draw the wavefronts of all swizzles as bars; only the bar of `shown` has a colour."""
         most, cells = max(1, *(s.wavefronts for s in self.swizzles)), []
         for n, s in enumerate(sorted(self.swizzles, key=lambda s: s.swizzle)):
             count = f"{s.wavefronts}" + (f", worst {s.worst}-way" if s.worst > 1 else ", free")
             style, length = _style(s.worst) if s is shown else "cell", s.wavefronts / most
             text = "strong" if s is shown else "muted"
-            # On a phone the name is on a row of its own above the bar.
+            # On a phone, the swizzle's name is in a row of its own, above the bar.
             row = 2 * n + 1 if is_narrow else n
             cells.append(Cell(0, row, style, "", "wavefronts", length, 0.7))
             if is_narrow:
@@ -227,7 +230,7 @@ class BankConflicts(Figure):
         return cells
 
     def _banks(self, s: SwizzleConflicts, *, is_narrow: bool = False) -> list[Cell]:
-        """Stack the reads of the worst phase on their banks; the height is the degree."""
+        """Draw the reads of the worst phase, stacked on their banks; the height is the degree."""
         name = f"{s.swizzle.name}: " + (f"{s.worst}-way conflict" if s.worst > 1 else "no conflict")
         # len(s.words) is the number of threads of a phase.
         first = s.phase * len(s.words) % self.threads
@@ -253,37 +256,40 @@ def bank_conflicts(
     bytes_per_thread: int | None = None,
     smem_offset: int = 0,
 ) -> BankConflicts:
-    """Count the bank conflicts of reading a tile, with the map's swizzle and with other swizzles.
+    """Count the bank conflicts of a read of a tile, for the map's swizzle and for other swizzles.
 
     Parameters
     ----------
     tensor_map : TensorMap or Tile
-        For a tile, its own offset in shared memory is used.
+        A Tile has its own offset in shared memory, so `smem_offset` is ignored.
     access : {"column", "row"}, function, or integers
-        ``"column"``: 8 rows at one 16-byte column per phase, as `ldmatrix` and the tensor cores
-        read. ``"row"``: 8 neighbouring 16-byte chunks along the rows. Or a function that returns,
-        for a thread number, the row-major index of an element in the logical tile (`Tile.array`),
-        or None for an idle thread. Or the shared addresses, one per thread; their number is a
-        multiple of 8, such as the first 8 x num of `ldmatrix_addresses`.
+        ``"column"``: in each phase, threads read the same 16-byte column of 8 rows, as `ldmatrix`
+        and the tensor cores do. ``"row"``: in each phase, threads read 8 neighbouring 16-byte
+        chunks along the rows. A function: it returns, for a thread number, the row-major index of
+        an element in the logical tile (`Tile.array`), or None for an idle thread. Integers: the
+        shared-memory addresses, one per thread. The number of addresses must be a multiple of 8,
+        which is true for the first 8 x num addresses of `ldmatrix_addresses`.
     threads : int
-        Number of threads for which a function is called, 1..65536.
+        Number of threads for which the function `access` is called, 1..65536.
     bytes_per_thread : int, optional
-        Bytes that each thread reads, if `access` is a function or addresses: 1, 2, 4, 8 or 16. None
-        means one element for a function, and 16 bytes, as `ldmatrix` reads, for addresses.
+        Number of bytes that each thread reads if `access` is a function or addresses: 1, 2, 4, 8 or
+        16. None means one element for a function. For addresses, None means 16 bytes, as in
+        `ldmatrix`.
     smem_offset : int
-        Where the tile starts in shared memory, bytes; a multiple of 128.
+        Start of the tile in shared memory, in bytes; a multiple of 128.
 
     Returns
     -------
     BankConflicts
-        `degree` is the worst degree with the map's own swizzle; `swizzles` has every phase.
+        `degree` is the largest degree with the map's own swizzle. `swizzles` has the degree of
+        every phase for each swizzle.
 
     Raises
     ------
     TmaPreconditionError
-        If `tensor_map` is neither a map nor a tile, for any other access, a function that raises or
-        returns an index outside the tile, an address outside the tile, a size that no instruction
-        reads, or an access at an address that is no multiple of its size.
+        If `tensor_map` is neither a TensorMap nor a Tile; if `access` is none of the four kinds; if
+        the function raises; if an index or an address is outside the tile; if no instruction reads
+        `bytes_per_thread` bytes; or if an address is no multiple of this number.
 
     Examples
     --------
@@ -299,7 +305,7 @@ def bank_conflicts(
     request = request_of(tensor_map, None, None, smem_offset)
     plan, offset = request.plan, request.smem_offset
     reads = reads_of(plan, access, threads, bytes_per_thread, offset)
-    # The same reads are counted in the layout of each swizzle that the rules accept.
+    # Count the same reads again for every other swizzle that the rules accept for this map.
     others = with_other_swizzles(plan.arguments, request.tensor_map)
     results = tuple(conflicts(of, reads, offset) for of in (plan, *map(geometry.plan, others)))
     best = min(results, key=lambda s: s.wavefronts)
@@ -318,13 +324,14 @@ class AccessSteps(Figure):
     Attributes
     ----------
     access : str
-        The pattern in words.
+        A description of the access.
     phases : tuple of tuple of tuple of int
-        The words of shared memory that each thread reads, per phase; at most 16 phases.
+        For each of the first 16 phases and each thread of a phase: the indices of the 4-byte words
+        of shared memory that the thread reads.
     degrees : tuple of int
-        Wavefronts of every phase, including the phases that are not in `phases`.
+        Number of wavefronts of each phase, including the phases that are not in `phases`.
     threads : int
-        Number of threads after which the thread numbers restart at 0.
+        Number of threads after which the thread numbers in the picture restart at 0.
     """
 
     title: str
@@ -361,11 +368,11 @@ class AccessSteps(Figure):
         return self._scene((phase,))
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel that shows the phases in turn; without animation, the first phase."""
+        """Return a panel that shows the phases in turn; without animation it shows the first."""
         return (self._scene(tuple(range(len(self.phases)))),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width: narrower banks."""
+        """Return the panel for a phone, with narrower banks."""
         return (self._scene(tuple(range(len(self.phases))), is_narrow=True),)
 
     def _scene(self, phases: tuple[int, ...], *, is_narrow: bool = False) -> Scene:
@@ -388,7 +395,7 @@ class AccessSteps(Figure):
         """Return one line per phase."""
         rows = []
         for n, phase in enumerate(self.phases):
-            # One pair thread:first bank per thread that reads.
+            # A pair "thread:bank" for each thread that reads; `bank` is its first bank.
             reads = enumerate(phase, self.first_thread(n))
             banks = " ".join(f"{t}:{w[0] % BANKS}" for t, w in reads if w)
             row = f"phase {n + 1:>2}: {counted(self.degrees[n], 'wavefront')}   {banks}"
@@ -409,12 +416,13 @@ def access_steps(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Acces
     Returns
     -------
     AccessSteps
-        `degrees` has the wavefronts of each phase; the first 16 phases are drawn.
+        `degrees` has the number of wavefronts of each phase. Only the first 16 phases are
+        drawn.
 
     Raises
     ------
     TmaPreconditionError
-        As `bank_conflicts`.
+        In the same cases as `bank_conflicts`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The picture of a tensor and a tile's box: the grid of tiles, both orders, out of bounds."""
+"""The picture of a tensor with the box of one tile, which may be partly out of bounds."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 MAX_TILES = 12  # maximum number of tiles that are drawn along one axis
 PLOT_WIDTH = 430  # px
-LEAST_BAND = 3  # px of a position; a strided box with narrower positions is drawn solid
-# The strip of an outer dimension: maximum number of cells, and maximum px of a cell.
+LEAST_BAND = 3  # px; if positions are narrower, a strided box is drawn as one rectangle
+# The strip of an outer dimension: maximum number of cells; maximum width and height of a cell, px.
 MAX_CELLS, STRIP_CELL = 64, (40, 15)
-# Indexed by 2 * (in the box) + (in bounds).
+# The style of a strip's cell, indexed by 2 * (in the box) + (in bounds).
 STRIP_STYLES = "padding", "tensor", "filled", "taken"
 TEXT_WIDTH, TEXT_HEIGHT = 64, 12
-LEAST_HEIGHT, MOST_HEIGHT, LEAST_WIDTH = 64, 320, 130  # px; a plot at a limit is not to scale
+LEAST_HEIGHT, MOST_HEIGHT, LEAST_WIDTH = 64, 320, 130  # px: limits of the plot's size
 STACK = 5  # px between a slice and the next slice behind it
 MINIMAP, MINIMAP_TEXT = (96, 44), "the whole tensor; framed: what is drawn"  # px
-MOST_LETTERS = 16  # maximum length of a line next to the plot
+MOST_LETTERS = 16  # maximum number of letters of a label left of the plot
 LEGEND = (
     (Cell(0, 0, "tensor"), "tensor"),
     (Cell(0, 0, "taken"), "copied"),
@@ -56,21 +56,25 @@ Span = tuple[int, int]  # positions [first, last)
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One dimension of the tensor, and the positions that the box takes.
+    """One dimension of the tensor, and the positions of the box along this dimension.
 
     Attributes
     ----------
     dimension, driver_dimension : int
-        Row-major, and innermost first; -1 for the rows of a tensor of rank 1.
+        Index of the dimension in row-major order, and in the driver's order (innermost first). A
+        tensor of rank 1 is drawn with one row; for the axis of rows, both indices are then -1.
     extent : int
-        Extent of the tensor, elements (for an interleaved innermost axis, units of 16 or 32 bytes).
+        Extent of the tensor, in elements. The innermost axis of an interleaved map counts units of
+        16 or 32 bytes instead.
     start, span, step : int
-        The box begins at `start`, spans `span` positions and takes every `step`-th.
+        The box begins at position `start`, spans `span` positions, and takes every `step`-th of
+        these positions.
     shown : tuple of (int, int)
-        Positions [first, last) that are drawn: the whole tensor and the box, or the neighbourhood
-        of the box if the tensor has more than 12 tiles.
+        Positions [first, last) that are drawn: the whole tensor and the box, or only positions near
+        the box if the whole would be longer than 12 tiles.
     gathered : tuple of int
-        The positions of the rows that gather4 takes, in the tile's order; empty for a box.
+        The positions of the rows that gather4 loads, in the order of the tile's rows; empty for a
+        box.
     """
 
     dimension: int
@@ -84,37 +88,37 @@ class Axis:
 
     @property
     def name(self) -> str:
-        """Such as ``shape[0]``."""
+        """The row-major name of the axis, such as ``shape[0]``."""
         return f"shape[{self.dimension}]"
 
     @property
     def driver_name(self) -> str:
-        """Such as ``global_dim[1]``."""
+        """The driver's name of the axis, such as ``global_dim[1]``."""
         return f"global_dim[{self.driver_dimension}]"
 
     @property
     def box(self) -> Span:
-        """The positions that the box spans."""
+        """The positions [first, last) that the box spans."""
         return self.start, self.start + self.span
 
     @property
     def pieces(self) -> list[Span]:
-        """The spans that are taken: the box, or each row that gather4 takes."""
+        """The spans [first, last) of the copy: the box, or one span per row of gather4."""
         return [(p, p + 1) for p in sorted({*self.gathered})] or [self.box]
 
     @property
     def taken(self) -> Sequence[int]:
-        """The positions that the box takes, in bounds or not."""
+        """The positions that the copy takes, whether they are in bounds or not."""
         return self.gathered or range(self.start, self.start + self.span, self.step)
 
     @property
     def inside(self) -> int:
-        """Number of taken positions that are in bounds."""
+        """Number of positions in `taken` that are in bounds."""
         return sum([0 <= p < self.extent for p in self.taken])
 
     @property
     def cut(self) -> tuple[bool, bool]:
-        """Whether the tensor continues before and after the drawn part."""
+        """Two flags: the tensor continues before the drawn part, and after the drawn part."""
         return self.shown[0] > 0, self.shown[1] < self.extent
 
     @property
@@ -125,7 +129,7 @@ class Axis:
         return f"{self.start}..{self.start + self.span - 1}" if self.span > 1 else f"{self.start}"
 
     def about(self) -> str:
-        """Describe the axis in a sentence."""
+        """Return a description of the axis and of the box along it."""
         outside, (first, last) = len(self.taken) - self.inside, self.shown
         what = "rows" if self.gathered else "box"
         parts = [f"{self.name} = {self.extent} (driver {self.driver_name}): {what} {self.ends}"]
@@ -140,19 +144,22 @@ class Axis:
         return min(max(span[0], first), last), min(max(span[1], first), last)
 
     def bands(self, unit: float) -> list[Span]:
-        """Return the in-bounds positions of the box as bands; one band if they are too narrow."""
+        """Return the box's in-bounds positions as spans [first, last), to draw as rectangles.
+
+        Positions without gaps are one span. So are positions of `unit` px that are too narrow.
+        """
         first, last = max(self.start, 0), min(self.start + self.span, self.extent)
         if not self.gathered and (self.step == 1 or unit < LEAST_BAND):
             return [(first, last)] * (first < last)
         return [(p, p + 1) for p in self.taken if 0 <= p < self.extent]
 
     def borders(self) -> range:
-        """Return the borders of the tiles that cover the tensor, within the drawn part."""
+        """Return the positions of the borders between tiles of the tensor, in the drawn part."""
         first, last = self.shown
         return range(max(first // self.span + 1, 1) * self.span, min(last, self.extent), self.span)
 
     def samples(self, most: int) -> list[int]:
-        """Return at most `most` positions for a sketch in characters."""
+        """Return the positions that the text shows: at most `most`, or all rows of gather4."""
         if self.gathered:
             return [p for p, _ in self.pieces]
         first, last = self.shown
@@ -165,11 +172,11 @@ class Axis:
         return -(-(self.shown[1] - self.shown[0]) // MAX_CELLS)
 
     def strip(self, most: float = PLOT_WIDTH) -> Grid:
-        """Draw an outer dimension as a strip of positions; positions of the box are filled."""
+        """Draw the axis as a strip of at most `most` px; cells in the box have another style."""
         (first, last), size = self.shown, self.cell_size
         starts = range(first, last, size)
         width = min(STRIP_CELL[0], most / len(starts))
-        # 7 px is the width of a digit.
+        # A cell shows its position only if each digit has 7 px.
         is_named = size == 1 and width > 7 * len(f"{last - 1}")
         cells = [label(0, 0, f"{self.name} = {self.extent}", "label")]
         for n, begin in enumerate(starts):
@@ -185,19 +192,19 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TensorBox(Figure):
-    """Two dimensions of a tensor with the box of one tile on them.
+    """Two dimensions of a tensor, and the box of one tile in them.
 
     Attributes
     ----------
     rows, columns : Axis
-        The dimensions that are drawn; `rows` of a rank-1 tensor has extent 1.
+        The dimensions of the plot. For a tensor of rank 1, `rows` has the extent 1.
     outer : tuple of Axis
-        The other dimensions, outermost first. The picture shows a strip per dimension, and the
-        plot is the slice at the box's first position along each.
+        The other dimensions, outermost first. The picture shows one strip per outer dimension. The
+        plot shows the slice of the tensor at the box's first position along the outer dimensions.
     remarks : tuple of str
         The value of out-of-bounds elements, and the unit of an interleaved layout.
     hits : tuple of Cell
-        Sources of the chunks that `shared` draws, for tooltips and links.
+        Invisible cells at the source of each chunk that `shared` draws, for tooltips and links.
     """
 
     title: str
@@ -209,17 +216,17 @@ class TensorBox(Figure):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The axes in words, outermost first, and the remarks."""
+        """A description of each axis, outermost axis first, and the remarks."""
         axes = sorted((*self.outer, self.rows, self.columns), key=lambda axis: axis.dimension)
         return (*(axis.about() for axis in axes if axis.dimension >= 0), *self.remarks)
 
     @property
     def sentence(self) -> str:
-        """The caption: the number of copied elements, and the value of the others."""
+        """The caption: the number of copied elements, and the value of out-of-bounds elements."""
         axes = (*self.outer, self.rows, self.columns)
         taken = math.prod(len(axis.taken) for axis in axes)
         inside = math.prod(axis.inside for axis in axes)
-        # The second remark is the unit of an interleaved layout.
+        # Only an interleaved map has more than one remark; its elements are counted in units.
         what = "units" if len(self.remarks) > 1 else "elements"
         copied = f"[{inside} are copied](is-data)"
         if inside == taken:
@@ -230,7 +237,7 @@ class TensorBox(Figure):
         return f"Of the box's {taken} {what} {copied}; {filled}."
 
     def text(self) -> str:
-        """Return the axes in words, and a sketch: ``#`` copied, ``x`` out of bounds."""
+        """Return the notes, and a sketch: ``#`` is copied, and ``x`` is out of bounds."""
         rows, columns = self.rows, self.columns
         lines = [self.title, *self.notes]
         for row in rows.samples(TEXT_HEIGHT):
@@ -246,21 +253,21 @@ class TensorBox(Figure):
 
     @property
     def outer_inside(self) -> bool:
-        """Whether the first position along every outer dimension is in bounds."""
+        """Whether the box's first position is in bounds along every outer dimension."""
         return all(0 <= axis.start < axis.extent for axis in self.outer)
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel: the plot, a strip per outer dimension, and an overview if cut."""
+        """Return one panel: plot, a strip per outer dimension, and overview if the plot is cut."""
         return (self._scene(PLOT_WIDTH),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width."""
+        """Return the panel for a phone."""
         names = [f"rows {self.rows.ends}"[: MOST_LETTERS + 1]]
         names += [f"{axis.name} = {axis.extent}" for axis in self.outer]
         # `room`: px for the labels left of the plot.
         room = max(text_width(name) for name in names) + 2 * MARGIN + 6
         most = max(NARROW / 3, NARROW - room)
-        # Slices behind the plot may make it wider than `most`: then draw it once more, narrower.
+        # The slices behind the plot can make the panel too wide; then draw a narrower plot.
         scene = self._scene(most)
         return (scene if scene.width <= NARROW else self._scene(most - (scene.width - NARROW)),)
 
@@ -287,9 +294,9 @@ class TensorBox(Figure):
         return LEGEND
 
     def _plot(self, most: float = PLOT_WIDTH) -> Grid:
-        """Draw the plot to scale: elements are square unless a side would be too short or long."""
+        """Draw the plot. Elements are square, unless a side of the plot would break its limits."""
         rows, columns = self.rows, self.columns
-        # Coordinates of cells are positions in the tensor; `width` and `height` are px of one.
+        # The cells are measured in positions of the tensor; a position is `width` x `height` px.
         (left, right), (top, bottom) = columns.shown, rows.shown
         across, down = right - left, bottom - top
         high = min(max(most * down / across, LEAST_HEIGHT), MOST_HEIGHT, max(most, LEAST_HEIGHT))
@@ -298,7 +305,7 @@ class TensorBox(Figure):
         tensor = columns.clip((0, columns.extent)), rows.clip((0, rows.extent))
         # From back to front: other slices, tensor, filled part, copied part, box, borders of tiles.
         whole = rectangle("tensor", *tensor)
-        # Slices behind show that there are outer dimensions; the hindmost is drawn first.
+        # Up to two slices behind the plot indicate outer dimensions; the hindmost is drawn first.
         slices_behind = min(2, sum(axis.extent - 1 for axis in self.outer))
         cells = []
         for n in range(slices_behind, 0, -1):
@@ -306,14 +313,14 @@ class TensorBox(Figure):
             cells.append(replace(whole, column=x, row=y))
         cut = columns.cut[0], rows.cut[0], columns.cut[1], rows.cut[1]
         cells += [replace(whole, style="ground"), *sides(*tensor, cut)]
-        # A single gathered row may be thinner than a pixel.
+        # To scale, a gathered row could be thinner than a pixel, so it has a minimum height.
         least = LEAST_BAND / height if rows.gathered else 0
         pieces = [(first, max(last, first + least)) for first, last in rows.pieces]
         filled = [rectangle("filled", columns.box, piece, hatched=True) for piece in pieces]
         cells += [replace(c, key="is-filled", title="out of bounds, filled") for c in filled]
-        # The whole box is drawn as out of bounds first, and its in-bounds part over it.
+        # The whole box has been drawn as out of bounds. Draw its in-bounds part over it.
         parts, bands = columns.bands(width), rows.bands(height)
-        # Out of bounds along an outer dimension, the whole box is filled.
+        # A box that is out of bounds along an outer dimension has no in-bounds part.
         if self.outer_inside and parts and bands:
             clipped = (parts[0][0], parts[-1][1]), (bands[0][0], bands[-1][1])
             cells += [rectangle("tensor", *clipped)] * (not rows.gathered)
@@ -328,21 +335,21 @@ class TensorBox(Figure):
         return Grid(tuple(cells), (width, height), (left, top), tuple(windows))
 
     def _bounds(self, width: float, height: float) -> list[Cell]:
-        """Write the box's first and last columns below the plot, and its rows next to the plot."""
+        """Label the box: its first and last column below the plot, its rows left of the plot."""
         rows, columns = self.rows, self.columns
         (left, right), bottom = columns.shown, rows.shown[1]
         name = f"columns {columns.ends}"
         first = min(columns.start, right - text_width(name) / width)
         cells = [words(first, bottom + STACK / height, name, "label", 30 / height)]
         if rows.gathered:
-            # Of rows that are closer than a line of text, only the first is named.
+            # If rows are closer together than lines of text, only the first of them has a label.
             named = [rows.pieces[0][0]]
             for p, _ in rows.pieces:
                 named += [p] * ((p - named[-1]) * height >= LINE)
             cells += [label(left, p, f"row {p}", "label", 1) for p in named]
         elif rows.dimension >= 0:
             name = f"rows {rows.ends}"
-            if len(name) > MOST_LETTERS:  # such as 2^31 rows; the note below has both ends
+            if len(name) > MOST_LETTERS:  # such as near row 2^31; the note below has the last row
                 name = f"rows {rows.start}.."
             cells.append(label(left, rows.start, name, "label", rows.span))
         return cells
@@ -354,7 +361,7 @@ def _minimap(*axes: Axis, is_named: bool = True) -> Grid:
     scale = min(most / (last - first) for most, (first, last) in zip(MINIMAP, whole, strict=True))
     corners = []
     for axis, (first, last) in zip(axes, whole, strict=True):
-        # At least 8 px for the plane and 3 px for the frame, so that both are visible.
+        # The tensor has at least 8 px and the frame at least 3 px, so that both are visible.
         size = max(8.0, scale * (last - first))
         length = max(3.0, (axis.shown[1] - axis.shown[0]) / (last - first) * size)
         begin = min((axis.shown[0] - first) / (last - first) * size, size - length)
@@ -374,36 +381,38 @@ def tensor(
     shown: Mapping[int, tuple[int, int]] | None = None,
     plane: tuple[int, int] | None = None,
 ) -> TensorBox:
-    """Show the tensor with the box of one tile on it.
+    """Show a tensor with the box of one tile.
 
     Parameters
     ----------
     tensor_map : TensorMap or Tile
-        A tiled map or a tile of one; for a tile, its own coordinates are used.
+        A tiled map, or a Tile of a tiled map. A Tile has its own coordinates, so `coords` is
+        ignored.
     coords : sequence of int, optional
-        Row-major, as in `load_tile`; None for the first tile.
+        Row-major coordinates of the tile, as in `load_tile`; None means the first tile.
     smem_offset : int
-        Start of the tile in shared memory, bytes; a multiple of 128.
+        Start of the tile in shared memory, in bytes; a multiple of 128.
     shown : dict, optional
-        Dimension (row-major index) -> its positions [first, last) to draw. An entry is ignored if
-        the box is not within these positions. By default the whole dimension is drawn, or 12 tiles
-        (in a strip at least 64 positions).
+        Dimension (row-major index) -> the positions [first, last) to draw along this dimension. An
+        entry is ignored if the box is not within its positions. By default the whole dimension is
+        drawn, or only 12 tiles if it is longer. A strip of at most 64 positions is drawn whole.
     plane : (int, int), optional
-        The two dimensions to draw, down and across, as row-major indices; None for the two
-        innermost dimensions. (2, 3) are H and W of a tensor (N, D, H, W, C).
+        Row-major indices of the two dimensions of the plot: the vertical dimension, then the
+        horizontal dimension. None means the two innermost dimensions. For a tensor (N, D, H, W, C),
+        (2, 3) draws H and W.
 
     Returns
     -------
     TensorBox
-        The other dimensions are strips in the picture and sentences in the text.
+        A dimension that is not in `plane` is a strip in the picture and a sentence in the text.
 
     Raises
     ------
     TmaPreconditionError
-        For an object that is neither a map nor a tile, for coordinates that `load_tile` would
-        refuse, and if `plane` is not two different dimensions of the tensor.
+        If `tensor_map` is neither a TensorMap nor a Tile, if `load_tile` would refuse `coords`, or
+        if `plane` is not two different dimensions of the tensor.
     TmaUnsupportedError
-        For im2col maps, which `walk` shows.
+        For im2col maps; use `walk` for them.
 
     Examples
     --------
@@ -425,9 +434,10 @@ def tensor(
     if args.kind != "tiled":
         raise TmaUnsupportedError(f"an {args.kind} map has no box; draw.walk shows its pixels")
     down, across = _plane(plane, args.rank)
-    least = {down: 0, across: 0}  # positions that are drawn for every box
+    # Dimension -> length up to which the dimension is drawn whole; MAX_CELLS for a strip.
+    least = {down: 0, across: 0}
     axes = [axis_of(request, d, shown or {}, least.get(d, MAX_CELLS)) for d in range(args.rank)]
-    one_row = Axis(-1, -1, 1, 0, 1, 1, (0, 1))  # the row of a tensor of rank 1
+    one_row = Axis(-1, -1, 1, 0, 1, 1, (0, 1))  # rows of a rank-1 tensor
     rows, columns = axes[down] if down >= 0 else one_row, axes[across]
     outer = tuple(axis for axis in axes if axis not in (rows, columns))
     extents = args.global_dim, args.box_dim, request.coords[0].tolist()
@@ -440,17 +450,17 @@ def tensor(
 
 
 def axis_of(request: CopyRequest, row_major: int, shown: Mapping[int, Span], least: int) -> Axis:
-    """Return a dimension; at least `least` positions of it are drawn."""
+    """Return the axis of a dimension. A dimension of at most `least` positions is drawn whole."""
     plan = request.plan
     args = plan.arguments
     d = args.rank - 1 - row_major
     start, extent, step = int(request.coords[0, d]), args.global_dim[d], plan.steps[d]
-    # gather4 has one coordinate per row, so more coordinates than tiles.
+    # Only gather4 has more coordinates than tiles, because each of its rows has coordinates.
     if d == 1 and request.tiles != len(request.coords):
         rows = tuple(request.coords[:, d].tolist())
         drawn = min(0, *rows), max(extent - 1, *rows) + 1
-        return Axis(row_major, d, extent, 0, extent, 1, drawn, rows)  # four of all rows
-    # An interleaved map takes one slice for any box size: see `TilePlan.counts`.
+        return Axis(row_major, d, extent, 0, extent, 1, drawn, rows)  # the span is all rows
+    # A box of an interleaved map takes one slice, whatever its size is: see `TilePlan.counts`.
     span = min(args.box_dim[d], plan.counts[d] * step)
     drawn = min(0, start), max(extent, start + span)
     most = MAX_TILES * span
@@ -464,7 +474,7 @@ def axis_of(request: CopyRequest, row_major: int, shown: Mapping[int, Span], lea
 
 
 def _plane(plane: object, rank: int) -> tuple[int, int]:
-    """Return the vertical and the horizontal dimension of the plot; -1 for no vertical one."""
+    """Return the vertical and the horizontal dimension of the plot; (-1, 0) at rank 1."""
     if plane is None:
         return rank - 2, rank - 1
     match integers_of(plane):
@@ -475,7 +485,7 @@ def _plane(plane: object, rank: int) -> tuple[int, int]:
 
 
 def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
-    """Return the chunks in the drawn plane; no chunk for an interleaved map or gather4."""
+    """Return a cell for each chunk in the drawn slice; none for an interleaved map or gather4."""
     if request.plan.unit_bytes or request.tiles != len(request.coords):
         return ()
     inner = request.plan.arguments.rank - 1
@@ -483,8 +493,8 @@ def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
     cells: dict[tuple[int, int], Cell] = {}
     for chunk in drawn_chunks(request):
         place = dict(enumerate(chunk.element))
-        spans = {inner: chunk.last - chunk.first + 1}  # one position along the other dimensions
-        # Skip chunks of other slices: those that the plane does not show.
+        spans = {inner: chunk.last - chunk.first + 1}  # 1 along the other dimensions
+        # Skip a chunk if its position along a dimension outside the plane is not that of the box.
         if any(p != request.coords[0, inner - d] for d, p in place.items() if d not in drawn):
             continue
         x, y = (place.get(axis.dimension, 0) for axis in (columns, rows))

@@ -1,6 +1,6 @@
-"""Notebook views of a map, many maps, a tile and a report as HTML: facts, pictures; whole pages.
+"""Views of maps, tiles and reports as HTML for notebooks, and whole HTML pages.
 
-All text from the user, and every value, is escaped in this file.
+This file escapes every value, and every text of the user.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from tma_dlpack.checks.report import Report
 
 MOST_VALUES = 8  # maximum number of values of a tile along one axis
-MOST_BYTES = 400_000  # of a card; figures of a larger card are cut short
-_NARROW = re.compile(r' data-narrow="[^"]*"')  # the layouts of figures for a phone
+MOST_BYTES = 400_000  # the figures of a larger card are shortened
+_NARROW = re.compile(r' data-narrow="[^"]*"')  # the phone layout of a panel
 
 
 def page(title: str, parts: Sequence[Figure | str]) -> str:
-    """Return a whole HTML document, light or dark like the reader's system.
+    """Return a whole HTML document, in the light or dark colours of the reader's system.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def page(title: str, parts: Sequence[Figure | str]) -> str:
     Raises
     ------
     TmaPreconditionError
-        For a title or parts of another type.
+        If `title`, `parts` or an item of `parts` has another type.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def page(title: str, parts: Sequence[Figure | str]) -> str:
 
 
 def tensor_map_html(tensor_map: TensorMap) -> str:
-    """Return a map as HTML: facts in both orders, the tensor, the tile, and the bytes (collapsed).
+    """Return a map as HTML: its facts, the tensor, the first tile, and the 128 bytes (collapsed).
 
     Parameters
     ----------
@@ -87,8 +87,9 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     Returns
     -------
     str
-        A fragment with its own style sheet, at most 400 KB: larger figures are cut short, with a
-        note. If `load_tile` would refuse the first tile, the reason replaces its figures.
+        A fragment with its own style sheet. If the fragment would be larger than 400 KB, its
+        figures are shortened, with a note. If `load_tile` would refuse the first tile, the reason
+        replaces the figures of the tile.
 
     Examples
     --------
@@ -101,7 +102,7 @@ def tensor_map_html(tensor_map: TensorMap) -> str:
     require("tensor_map", tensor_map, (TensorMap,), MAKE_ONE)
     title = repr(tensor_map)
     if is_of_host_tensor(tensor_map):
-        # A host address differs in each run; without it the HTML of a notebook does not change.
+        # Omit a host address: it differs in each run, and would change the outputs of a notebook.
         title = title.replace(f", at {tensor_map.global_address:#x}", "")
     parts: list[Figure | str] = [bold(title), plain(tile_line(tensor_map))]
     parts.append(table_html(("row-major", "", "innermost first", ""), map_rows(tensor_map)))
@@ -122,7 +123,7 @@ def tile_html(tile: Tile) -> str:
     Parameters
     ----------
     tile : Tile
-        One tile, or the tiles of `load_tiles`; only the first tile's values are shown.
+        One tile, or the tiles of `load_tiles`. Only the values of the first tile are shown.
 
     Returns
     -------
@@ -140,7 +141,7 @@ def tile_html(tile: Tile) -> str:
     """
     require("tile", tile, (Tile,), "load one: load_tile(tensor_map, coords)")
     parts: list[Figure | str] = [bold(repr(tile))]
-    # Only a single tile has a picture; `load_tiles` returns one row of smem per tile.
+    # Only a single tile has a picture. The `smem` of several tiles has a second dimension.
     if tile.smem.ndim == 1:
         parts.append(tensor(tile) if tile.tensor_map.kind == "tiled" else walk(tile))
         parts.append(shared(tile))
@@ -155,7 +156,7 @@ def _sentence(error: TmaError) -> str:
 
 
 def _card(parts: Sequence[Figure | str]) -> str:
-    """Join the parts of a card. If it is too large, cut figures, then drop phone layouts."""
+    """Join the parts of a card. If it is too large, shorten figures, then omit phone layouts."""
     card = fragment(parts)
     if len(card.encode()) <= MOST_BYTES:
         return card
@@ -165,7 +166,7 @@ def _card(parts: Sequence[Figure | str]) -> str:
 
 
 def report_html(report: Report) -> str:
-    """Return a report as HTML: every finding with limit, fix and source, and the repair.
+    """Return a report as HTML: findings with limit, fix and source, and arguments that pass.
 
     Parameters
     ----------
@@ -188,7 +189,7 @@ def report_html(report: Report) -> str:
 
 
 def report_parts(report: Report) -> list[str]:
-    """Return the parts of `report_html`, to join with other parts in a page."""
+    """Return the pieces of HTML that `report_html` joins, for a page that has other pieces too."""
     from tma_dlpack.checks.report import Report
 
     require("report", report, (Report,), "pass the result of check_tma_descriptor(x, ...)")
@@ -209,7 +210,7 @@ def report_parts(report: Report) -> list[str]:
 
 
 def finding_html(finding: Finding, *, with_argument: bool = True) -> str:
-    """Return one finding as a block; its first word names the kind, for readers without colours."""
+    """Return a finding as HTML that begins with its kind, for readers who do not see colours."""
     kind = "advice" if isinstance(finding, Advice) else "violation"
     argument = f"{finding.argument}: " if with_argument else ""
     words = html.escape(f"{argument}{finding.found}; {finding.limit}")
@@ -225,17 +226,17 @@ def _folded_bytes(tensor_map: TensorMap) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a line; every character is escaped."""
+    """Return a text as one escaped line of HTML."""
     return f"<div>{html.escape(text)}</div>"
 
 
 def bold(text: str) -> str:
-    """Return a line in bold; every character is escaped."""
+    """Return a text as one escaped line of HTML, in bold."""
     return f"<div><b>{html.escape(text)}</b></div>"
 
 
 def table_html(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a table; the text of every cell is escaped."""
+    """Return an HTML table, in which the text of every cell is escaped."""
     head = "".join(f"<th>{html.escape(h)}</th>" for h in heads)
     lines = ("".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) for row in rows)
     body = "".join(f"<tr>{line}</tr>" for line in lines)
@@ -243,7 +244,7 @@ def table_html(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def _values(tile: Tile) -> str:
-    """Return the first values of the logical tile; a star marks out-of-bounds values."""
+    """Return a table of the first values of the logical tile; a star marks out-of-bounds values."""
     if not tile.array.size:
         return "<div>no tiles</div>"
     pairs = zip(_corner(tile.array).tolist(), _corner(tile.filled).tolist(), strict=True)
@@ -260,8 +261,8 @@ def _corner(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
 
 # --- Small multiples of maps ----------------------------------------------------------------------
 
-PITCH, LINE = 138, 14  # px from one picture to the next, and of a line of words
-ROOM = 112, 56  # px for the plane of a tensor
+PITCH, LINE = 138, 14  # px: from one picture to the next, height of a line of text
+ROOM = 112, 56  # px: maximum width and height of a drawn tensor
 LEAST = 3  # minimum px of a side
 MOST_MAPS = 100
 LEGEND = [
@@ -273,23 +274,23 @@ LEGEND = [
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Multiples(Figure):
-    """Small pictures of maps, in rows.
+    """Small pictures of several maps, in rows.
 
     Attributes
     ----------
     maps : tuple of (number, TensorMap, bool)
-        The number of the map, the map, and whether something is wrong with it.
+        The number of the map, the map, and True if the map has a finding.
     """
 
     title: str
     maps: tuple[tuple[int, TensorMap, bool], ...]
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel."""
+        """Return one panel, with up to 8 maps in a row."""
         return (self._scene(8, is_narrow=False),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width."""
+        """Return the panel for a phone, with as many maps in a row as fit."""
         return (self._scene((NARROW - 2 * MARGIN) // PITCH or 1, is_narrow=True),)
 
     def text(self) -> str:
@@ -314,11 +315,11 @@ class Multiples(Figure):
 
 
 def _picture(number: int, tensor_map: TensorMap, x: int, y: int, is_wrong: bool) -> list[Cell]:
-    """Draw the plane of a tensor with the box in its corner, and their descriptions below."""
+    """Draw the two innermost dimensions of a tensor with the box in a corner, and describe both."""
     a = tensor_map.arguments
-    # The two innermost extents and entries of the box; for im2col, channels and pixels.
+    # The box, innermost dimension first. An im2col map has channels and pixels instead.
     box = a.box_dim or (a.channels_per_pixel, a.pixels_per_column)
-    # A tensor of rank 1 has one row.
+    # A tensor of rank 1 is drawn with one row.
     (width, height), (across, down) = ((*numbers, 1)[:2] for numbers in (a.global_dim, box))
     scale = min(ROOM[0] / width, ROOM[1] / height)
     w, h, box_w, box_h = (max(LEAST, round(n * scale, 2)) for n in (width, height, across, down))
@@ -342,7 +343,7 @@ def _cut(line: str) -> str:
 
 
 def _words_of(tensor_map: TensorMap) -> tuple[str, str, str]:
-    """Return the type and swizzle, the tensor, and the box, row-major."""
+    """Return three texts: type with swizzle, row-major shape of the tensor, and row-major box."""
     a = tensor_map.arguments
     box = " x ".join(map(str, a.box_dim[::-1]))
     tile = f"box {box}" if a.box_dim else f"{a.pixels_per_column} px x {a.channels_per_pixel} ch"
@@ -352,7 +353,7 @@ def _words_of(tensor_map: TensorMap) -> tuple[str, str, str]:
 
 @opaque
 def multiples(maps: Iterable[tuple[int, TensorMap, bool]], title: str) -> Multiples:
-    """Show maps as small multiples; each entry is (number, map, whether the map has a finding).
+    """Show maps as small pictures; each entry is (number, map, True if the map has a finding).
 
     Examples
     --------

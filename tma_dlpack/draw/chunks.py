@@ -1,4 +1,4 @@
-"""The 16-byte chunks of a tile in shared memory: their contents, and which chunks are drawn."""
+"""The contents of a tile's 16-byte chunks in shared memory, and the choice of drawn chunks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 CHUNKS = LINE_BYTES // CHUNK_BYTES  # chunks per line of 128 bytes
 ROWS_READ = 8  # rows of a tile that ldmatrix and wgmma read at once
 MAX_LINES = 24  # maximum number of drawn lines of 128 bytes, per layout
-LEAST_BLOCK_BYTES = 1024  # of repeated lines that are drawn once
+LEAST_BLOCK_BYTES = 1024  # minimum size of a block of lines; repeats of a block are not drawn
 
 State = Literal["padding", "data", "filled", "clipped"]
 _STATES: tuple[State, ...] = ("padding", "data", "filled", "clipped")
@@ -41,8 +41,9 @@ def request_of(
 ) -> CopyRequest:
     """Return the checked load that a figure shows.
 
-    A tile has its own coordinates. A map without coordinates shows its first tile. A copy that
-    would be an error in a kernel is refused, as by `load_tile`.
+    A Tile has its own coordinates and offsets, so the other arguments are ignored. For a map
+    without coordinates, return the load of its first tile. Raise the same error as `load_tile` for
+    a load that it would refuse.
     """
     require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
     if isinstance(tensor_map, TensorMap):
@@ -56,13 +57,16 @@ def request_of(
 
 
 def first_coords(args: EncodeArguments) -> tuple[int, ...]:
-    """Return the first tile's row-major coordinates: zeros, or the bounding box's first pixel."""
+    """Return row-major coordinates of the first tile: zeros, or an im2col box's first pixel."""
     box = geometry.im2col_box(args)
     return reverse([box[d][0] if d in box else 0 for d in range(args.rank)])
 
 
 def lines_positions(request: CopyRequest) -> IntArray:
-    """Return the tensor position of each line's first element: (lines, rank), innermost first."""
+    """Return the tensor position of the first element of each line of the tile.
+
+    The array has the shape (lines, rank). A position is in the driver's order, innermost first.
+    """
     if request.tiles != len(request.coords):  # gather4: one coordinate per row
         return request.coords
     plan = request.plan
@@ -78,32 +82,34 @@ def lines_positions(request: CopyRequest) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """16 bytes of shared memory.
+    """A chunk: 16 aligned bytes of shared memory.
 
     Attributes
     ----------
     address : int
         Address in shared memory, bytes.
     state : {"padding", "data", "filled", "clipped"}
-        Not written by the copy, in bounds, out of bounds, or both.
+        The copy does not write "padding". Elements of "data" are in bounds, and elements of
+        "filled" are out of bounds. A "clipped" chunk has elements of both kinds.
     row : int
-        Line of the tile; -1 for padding.
+        Index of the tile's line that is in this chunk; -1 for padding.
     first, last : int
-        First and last element of the line in this chunk, inclusive.
+        First and last element (inclusive) of the line that are in this chunk.
     global_offset : int
-        Bytes from the map's global_address to the first element; valid only in bounds.
+        Bytes from the map's global_address to the first element, which is valid only if this
+        element is in bounds.
     linear, placed : int
         Address of the chunk before and after the swizzle of the map.
     element : tuple of int
         Row-major position of the first element in the tensor; empty for padding.
     swapped : bool
-        Whether the swizzle also exchanges its two halves of 8 bytes.
+        Whether the swizzle also exchanges the two 8-byte halves of the chunk.
     swizzle : TmaSwizzle
         Swizzle of the map.
     fields : tuple of str
-        The fields of the map that decide the contents.
+        Names of the map's fields that decide the contents of the chunk.
     data_bytes : int
-        Number of bytes with values; packed types leave a gap after them.
+        Number of bytes with values. Packed types leave a gap after these bytes.
     """
 
     address: int
@@ -122,17 +128,17 @@ class Chunk:
 
     @property
     def key(self) -> str:
-        """Name of the contents in every picture of the same copy; "" for padding."""
+        """The key of cells with the same contents, in every picture of a copy; "" for padding."""
         return f"c{self.row}.{self.first}" if self.row >= 0 else ""
 
     @property
     def number(self) -> int:
-        """Index of the chunk in its row, from 0."""
+        """Index of the chunk in its row, counted from 0."""
         return self.first // (self.last - self.first + 1)
 
     @property
     def moved(self) -> str:
-        """The XORs of the swizzle that move the chunk; "" without a swizzle."""
+        """A description of the XORs that move the chunk; "" for a map without a swizzle."""
         steps = []
         for right, mask, left in geometry.SWIZZLES[self.swizzle].terms:
             places = f"addr[{_bits(mask, left)}] ^= addr[{_bits(mask, right)}]"
@@ -143,13 +149,13 @@ class Chunk:
 
     @property
     def label(self) -> str:
-        """Row and columns, in two lines; "" for padding."""
+        """The label: row and columns of the chunk, in two lines; "" for padding."""
         columns = f"c{self.first}" + f"..{self.last}" * (self.last > self.first)
         return f"r{self.row}\n{columns}{' ⇄' * self.swapped}" * (self.row >= 0)
 
     @property
     def about(self) -> str:
-        """All facts, for a tooltip."""
+        """All facts about the chunk, for its tooltip."""
         bank, gap = self.address % LINE_BYTES // BANK_BYTES, CHUNK_BYTES - self.data_bytes
         where = f"shared {self.address:#06x}, banks {bank}..{bank + 3}"
         if self.state == "padding":
@@ -168,12 +174,12 @@ class Chunk:
 
     @property
     def token(self) -> str:
-        """The label in at most 10 characters, for terminals."""
+        """A short label for terminals, of at most 10 characters."""
         mark = {"filled": "*", "clipped": "~"}.get(self.state, "")
         return f"r{self.row}c{self.first}{mark}" if self.row >= 0 else "."
 
     def cell(self, column: float, row: float, text: str) -> Cell:
-        """Draw the chunk, linked to its row (of an im2col column), banks and deciding fields."""
+        """Draw the chunk as a cell with links to its row, its banks, its state and `fields`."""
         key, bank = self.key, f"bank{self.placed % LINE_BYTES // CHUNK_BYTES}"
         links = (f"row{self.row}", bank, f"is-{self.state}", *self.fields)
         is_tinted, hatched = self.state in ("data", "clipped"), self.state in ("filled", "clipped")
@@ -185,7 +191,7 @@ class Chunk:
 
 @lru_cache
 def _bits(mask: int, low: int) -> str:
-    """Name address bits: ``6:4``.
+    """Return the name of the address bits that are selected by `mask`, shifted left by `low`.
 
     >>> _bits(7, 4), _bits(1, 7)
     ('6:4', '7')
@@ -198,8 +204,8 @@ def _bits(mask: int, low: int) -> str:
 class MemoryLine:
     """A line of 128 bytes of shared memory; the last line may be shorter.
 
-    `slices`: for a box of three or more dimensions, the outer positions (within the box) of the
-    rows in the line.
+    `slices` is empty for a box of one or two dimensions. For a larger box, `slices` has the outer
+    positions, within the box, of all rows in this line.
     """
 
     address: int
@@ -209,9 +215,9 @@ class MemoryLine:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines that are drawn, and a sentence about later lines that are not drawn.
+    """Lines to draw, and a sentence (`then`) about the lines after them that are not drawn.
 
-    `is_cut`: the later lines differ from the drawn ones, and are omitted for space.
+    `is_cut` is True if lines are not drawn because the picture has no space for them.
     """
 
     lines: tuple[MemoryLine, ...]
@@ -223,11 +229,12 @@ class Block:
 
 
 def smem_contents(request: CopyRequest, swizzle: TmaSwizzle) -> tuple[Block, ...]:
-    """Return the lines of 128 bytes to draw for a tile in shared memory, with any swizzle.
+    """Return the lines of 128 bytes to draw for a tile in shared memory with `swizzle`.
 
-    Lines that repeat drawn lines for other rows are omitted, and a sentence names them.
+    Lines are omitted if they differ from drawn lines only in their row numbers. A sentence names
+    the omitted rows.
     """
-    # The layout repeats after this many bytes, with other rows.
+    # After `block` bytes, the layout is the same again, with other rows.
     block = math.lcm(request.plan.pitch_bytes, request.plan.swizzle.repeat_bytes)
     while block < LEAST_BLOCK_BYTES:
         block *= 2
@@ -236,9 +243,9 @@ def smem_contents(request: CopyRequest, swizzle: TmaSwizzle) -> tuple[Block, ...
 
 
 def drawn_chunks(request: CopyRequest) -> tuple[Chunk, ...]:
-    """Return the chunks that `shared` draws of a copy, with the map's swizzle and without padding.
+    """Return the chunks that `shared` draws for a copy with the map's swizzle, without padding.
 
-    Empty if the tile cannot be drawn as chunks.
+    Return () if the tile cannot be drawn as chunks.
     """
     if request.plan.pitch_bytes % CHUNK_BYTES:
         return ()
@@ -248,11 +255,13 @@ def drawn_chunks(request: CopyRequest) -> tuple[Chunk, ...]:
 
 
 class _Contents:
-    """The contents of each chunk in the tile's footprint.
+    """The contents of each chunk from the first to the last byte of the tile.
 
-    Arrays of shape (lines of 128 bytes, 8 chunks): `address` in shared memory, `row` of the tile
-    and first `byte` of it, `state` (an index of `_STATES`), and the `numbers` of a Chunk: row,
-    first and last element, global offset, and address before and after the map's swizzle.
+    The arrays have the shape (lines of 128 bytes, 8 chunks). `address` is the chunk's address in
+    shared memory. `row` is the row of the tile in the chunk, and `byte` is the first byte of this
+    row in the chunk. `state` is an index of `_STATES`. `numbers` has six numbers per chunk: row,
+    first element, last element, global offset, address before the map's swizzle, and address after
+    the map's swizzle.
     """
 
     def __init__(self, request: CopyRequest, swizzle: TmaSwizzle) -> None:
@@ -261,15 +270,15 @@ class _Contents:
         count = -(-plan.smem_bytes // LINE_BYTES)
         steps: IntArray = np.arange(0, count * LINE_BYTES, CHUNK_BYTES, dtype=np.int64)
         self.address: IntArray = start + steps.reshape(count, CHUNKS)
-        # The swizzle is its own inverse: from an address to the unswizzled address of its bytes.
-        # ATOM_32B_FLIP_8B also exchanges 8-byte halves, so `linear` may point into a chunk.
+        # The swizzle is its own inverse, so here it returns the address before the swizzle.
+        # ATOM_32B_FLIP_8B also exchanges 8-byte halves, so `linear` may be the middle of a chunk.
         linear = geometry.swizzle_offset(swizzle, self.address)
-        # A swizzle that exchanges halves of 8 bytes changes bit 3 of the address.
+        # The 8-byte halves of a chunk are exchanged if bit 3 of `linear` is 1.
         self.swapped = linear % CHUNK_BYTES != 0
         linear = linear & -CHUNK_BYTES
         placed = geometry.swizzle_offset(plan.arguments.swizzle, linear) & -CHUNK_BYTES
         self.row, self.byte = np.divmod(linear - start, plan.pitch_bytes)
-        # Convert bytes of shared memory to bytes of the tensor: packed types have fewer of them.
+        # Convert bytes of shared memory to bytes of the tensor, where packed types have no gaps.
         lines = request.lines()
         written = (self.row < plan.lines) & (self.byte < plan.smem_line_bytes)
         row = np.minimum(self.row, plan.lines - 1)
@@ -290,9 +299,9 @@ class _Contents:
         self.positions = lines_positions(request)
 
     def blocks(self, step: int) -> tuple[Block, ...]:
-        """Return blocks of `step` lines, each unlike the one before, up to MAX_LINES lines."""
+        """Return blocks of `step` lines, at most MAX_LINES lines in all; omit repeated blocks."""
         count, room = len(self.address), MAX_LINES
-        # (first line, end of the drawn lines, end of the lines that repeat them).
+        # One entry per block: first line, end of its drawn lines, end of the lines that repeat it.
         drawn: list[tuple[int, int, int]] = []
         for begin in range(0, count, step):
             end = min(begin + step, count)
@@ -302,7 +311,7 @@ class _Contents:
                 cut = min(end, begin + room)
                 drawn.append((begin, cut, cut))
                 room -= cut - begin
-            # No room for these lines, or only for some of them: nothing after them is drawn.
+            # If some of these lines have no room, no line after them is drawn.
             if drawn[-1][2] < end:
                 break
         blocks, left = [], drawn[-1][2]
@@ -319,14 +328,17 @@ class _Contents:
         return tuple(blocks)
 
     def _alike(self, shown: int, begin: int, count: int) -> bool:
-        """Whether lines from `begin` on repeat those from `shown` on, for rows a constant apart."""
+        """Return whether `count` lines from `begin` on repeat the lines from `shown` on.
+
+        The row numbers may differ by a constant, which must be the same for all chunks.
+        """
         a, b = slice(shown, shown + count), slice(begin, begin + count)
         further = self.row[b] - self.row[a]
         same = all((x[a] == x[b]).all() for x in (self.state, self.byte, self.swapped))
         return same and bool((further == further.flat[0]).all())
 
     def _rows(self, begin: int, end: int) -> str:
-        """Name the rows of the tile in the memory lines [begin, end)."""
+        """Return a text that names the tile's rows in the memory lines [begin, end)."""
         rows = self.row[begin:end][self.state[begin:end] > 0]
         if not rows.size:
             return f"bytes {self.address[begin, 0]:#x}..{self.address[end - 1, -1] + 15:#x}"
@@ -335,7 +347,7 @@ class _Contents:
     def _line(self, n: int) -> MemoryLine:
         shape = self.request.plan.line_shape
         slices: list[tuple[int, ...]] = []
-        # gather4 has four unrelated rows, so no slices.
+        # gather4 loads four unrelated rows, so the line has no slices.
         if len(shape) > 1 and self.request.tiles == len(self.request.coords):
             rows = np.unique(self.row[n][self.state[n] > 0] // shape[-1])
             places = np.stack(np.unravel_index(rows, shape[:-1]), axis=1)
@@ -351,7 +363,8 @@ class _Contents:
         row, first, last, offset, linear, placed = self.numbers[n, k].tolist()
         position = self.positions[row].tolist()
         if not self.request.plan.unit_bytes:
-            # Along an interleaved dimension 0 a line is one unit, so its position stays.
+            # `first` counts elements. In an interleaved map, a line is one unit and not a number of
+            # elements, so `first` is not added.
             position[0] += first
         fields = self._fields(state, position, last - first)
         where = row, first, last, offset, linear, placed, reverse(position)
@@ -359,7 +372,7 @@ class _Contents:
         return Chunk(address, state, *where, *how, fields, self.data_bytes)
 
     def _fields(self, state: State, position: list[int], more: int) -> tuple[str, ...]:
-        """Return the fields that decide a chunk: the bounds that fill it, else swizzle or pitch."""
+        """Return the fields that decide a chunk: exceeded extents, else swizzle, else row size."""
         args = self.request.plan.arguments
         if state in ("filled", "clipped"):
             ends = position.copy()

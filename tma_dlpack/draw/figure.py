@@ -1,12 +1,12 @@
-"""The base class of all figures: SVG, HTML for notebooks, text for terminals.
+"""The base class of all figures, and the functions that write figures as SVG and HTML.
 
-Plain SVG attributes carry the light colours of a file, so that a viewer that drops style sheets
-still shows the picture. The style sheet inside each picture adds the dark ones:
-`prefers-color-scheme` of an image follows the colour scheme of its page, and `live.js` replaces
-the query by the page's actual background.
+An SVG file has its light colours as attributes, so that it is also legible in a viewer that ignores
+style sheets. The style sheet of each picture adds dark colours in a query `prefers-color-scheme`.
+In an image, this query follows the colour scheme of the page. `live.js` replaces the query by one
+that depends on the real background of the page.
 
-The HTML survives sanitisers: each panel is an image that every viewer shows. Where scripts may run,
-a script replaces the image by its SVG, with links between the pictures.
+Sanitisers keep the pictures in the HTML, because each panel is an image. If scripts may run, a
+script replaces each image by its SVG, and links the cells of all pictures.
 """
 
 from __future__ import annotations
@@ -44,50 +44,52 @@ from tma_dlpack.tables.errors import argument_error
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 ROW_WIDTH = 1240  # px; maximum width of a row of panels
 PHONE_WIDTH = 400  # px; rows up to this width have the narrow layout
-PHONE_SCALE = 1.2  # of the narrow layout, so that letters are 12 px high
+PHONE_SCALE = 1.2  # scale of the narrow layout, so that letters are 12 px high
 GAP, MARGIN = 12, 8
 TITLE_SIZE, TITLE_HEIGHT = 12, 28
-BASELINE = 0.93  # from the top of a label's line to its baseline, in font sizes
-HATCH_GAP, TOOTH, TOOTH_DEPTH, HEAD = 7, 6, 3, 6  # px: hatching, zigzags, heads of arrows
+BASELINE = 0.93  # distance from the top of a line of text to its baseline / font size
+# px: gap between hatching lines, length and depth of a tooth, size of an arrow's head.
+HATCH_GAP, TOOTH, TOOTH_DEPTH, HEAD = 7, 6, 3, 6
 
 #: CSS that stops every animation for readers who do not want motion.
 STILL = "@media (prefers-reduced-motion:reduce){g{animation:none!important}}"
-#: The query that `live.js` looks for.
+#: The media query of the dark colours, which `live.js` replaces.
 DARK = "@media (prefers-color-scheme:dark)"
 TEXT_COLUMNS = 100  # maximum number of characters per line of `text`
-ALIKE = 2.5  # largest ratio of the heights of two panels in one row
+ALIKE = 2.5  # maximum ratio of the heights of two panels in one row
 MAKE_ONE = "pass make_tma_descriptor(x, ...)"
 
 LETTERS = 1.2  # scale of a panel on a page: labels of 10 units become letters of 12 px
-ENLARGED = 1.15  # maximum additional scale, on a wide page
+ENLARGED = 1.15  # maximum additional scale of a panel on a wide page
 # [words](key) in a caption.
 _WORD = re.compile(r"\[(.+?)\]\((.+?)\)")
 _ROW = "display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start;margin:4px 0"
 
-#: Kind of a played figure -> its script, which follows `play.js`. Other rooms add their kinds.
+#: Kind of a figure that `played` returns -> the script of this kind. A page contains this script
+#: after `play.js`. Other folders add their kinds when they are imported.
 PLAYERS: dict[str, Path] = {}
 
 
 @cache
 def script_source(*names: str | Path) -> str:
-    """Return JavaScript or CSS files (names in this folder, or paths) joined, without comments."""
+    """Join JavaScript or CSS files (paths, or names in `draw/`), and remove their comments."""
     text = "\n".join((Path(__file__).parent / n).read_text(encoding="utf-8") for n in names)
-    # Block comments that are whole lines, then comments behind code such as `f(x);  // px`.
-    # A trailing comment with quotation marks stays: it may be part of a string.
+    # Remove block comments of whole lines, then comments after code such as `f(x);  // px`. Keep a
+    # comment after code if it has quotation marks, because it may be part of a string.
     text = re.sub(r"^ */\*\*.*?\*/$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"(?<=[;,{(}]) +// [^\"'`\n]*$", "", text, flags=re.MULTILINE)
-    # Indentation and lines that are only a comment.
+    # Remove indentation, and lines that are only a comment.
     lines = (re.sub(r"^\s*(//.*)?", "", line) for line in text.splitlines())
     return "\n".join(filter(None, lines))
 
 
-#: Tables and findings inherit the colours of their page. The own two colours, a red and a grey,
-#: are legible on white and on black.
+#: Tables and findings have the colours of their page. The style sheet itself has only a red and a
+#: grey, which are legible on white and on black.
 CSS = f".tma pre{{font-family:{MONO}}}{script_source('figure.css')}"
 
 
 class Figure(ABC):
-    """The frozen model of a picture. Its attributes are the facts; its methods draw them.
+    """A picture as frozen data: its attributes are the facts, and its methods draw these facts.
 
     `str(figure)` is the text for a terminal, at most 100 columns; a notebook shows `html()`.
     """
@@ -98,15 +100,15 @@ class Figure(ABC):
 
     @property
     def sentence(self) -> str:
-        """The caption, or ""; its "[words](key)" are highlighted with the cells of the key."""
+        """The caption, or ""; "[words](key)" in it are highlighted with the cells of the key."""
         return ""
 
     @abstractmethod
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to panels of cells."""
+        """Return the panels of the picture."""
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to panels for a phone, at most `NARROW` wide; by default the panels of `scenes`."""
+        """Return panels for a phone, at most `NARROW` px wide; by default those of `scenes`."""
         return self.scenes()
 
     @abstractmethod
@@ -119,8 +121,8 @@ class Figure(ABC):
         Parameters
         ----------
         row_width : int
-            Maximum width in pixels of panels side by side. Up to 400, the panels are those for a
-            phone, one below the other.
+            Maximum width in pixels of a row of panels. If it is 400 or less, the panels have their
+            phone layout, and are one below the other.
 
         Returns
         -------
@@ -134,7 +136,7 @@ class Figure(ABC):
         return fragment([self])
 
     def panels(self) -> str:
-        """Return the HTML without the style sheet, as a part of a `fragment`."""
+        """Return the HTML of the figure without style sheet and script, which `fragment` adds."""
         title = f'<div class="tma-title"><b>{html.escape(self.title)}</b></div>'
         return f"{title}{panel_row(self)}{prose(self.sentence)}"
 
@@ -152,7 +154,7 @@ class Figure(ABC):
 
 
 def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> None:
-    """Refuse a value that is an instance of none of `kinds`, without calling its methods.
+    """Raise an error for a value that has none of the types `kinds`, without calling its methods.
 
     >>> require("title", 3, (str,), "pass a word")
     Traceback (most recent call last):
@@ -160,7 +162,7 @@ def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> 
       fix: pass a word
       rule: ARGUMENT
     """
-    # isinstance would call __class__ of a hostile value.
+    # isinstance() could call a property `__class__` of the value.
     if not issubclass(type(value), kinds):
         names = " or a ".join(kind.__name__ for kind in kinds)
         found = f"{argument} is of type {type(value).__name__}"
@@ -168,7 +170,7 @@ def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> 
 
 
 def prose(sentence: str) -> str:
-    """Return a sentence as HTML; its marked words are highlighted with the cells they name.
+    """Return a caption as HTML; marked words are highlighted together with the cells of their key.
 
     >>> prose("[Two](is-data)")
     '<p class="tma-prose"><span class="tma-word" tabindex="0" data-k="is-data">Two</span></p>'
@@ -179,9 +181,9 @@ def prose(sentence: str) -> str:
 
 
 def panel_row(figure: Figure) -> str:
-    """Return rows of panels, which wrap on a narrow page."""
+    """Return the HTML of a figure's panels, in rows that wrap on a narrow page."""
     wide, narrow = figure.scenes(), figure.narrow_scenes()
-    # Keyed by id(), because `side_by_side` regroups the same objects.
+    # id() of a wide panel -> its narrow panel. `side_by_side` returns the same wide panels.
     other = dict(zip(map(id, wide), narrow, strict=True))
     rows = ("".join(_still(scene, other[id(scene)]) for scene in row) for row in side_by_side(wide))
     return "".join(f'<div class="tma-panels" style="{_ROW}">{row}</div>' for row in rows)
@@ -205,16 +207,17 @@ def side_by_side(scenes: Sequence[Scene]) -> list[list[Scene]]:
 
 
 def _still(scene: Scene, narrow: Scene | None = None) -> str:
-    """Return a panel as an `<img>` whose source is the SVG; scripts draw the narrow layout.
+    """Return a panel as an `<img>` with the SVG as its source, and with the narrow layout as data.
 
-    Sanitisers (of an untrusted notebook, of a code host) remove SVG elements, scripts and style
-    sheets, but keep the image. Panels of one row grow by the same factor, up to `ENLARGED` times
-    their width; they wrap before they shrink, so that letters keep their size.
+    Sanitisers of untrusted notebooks and of code hosts remove SVG elements, scripts and style
+    sheets, but they keep images. On a wide page, the panels of a row grow by the same factor, at
+    most `ENLARGED`. On a narrow page, a panel wraps to a new row, so that its letters keep their
+    size. A panel shrinks only if it is wider than the page.
     """
     data = base64.b64encode(svg_panel(scene).encode()).decode()
     other = ""
     if narrow is not None and narrow != scene:
-        # mtime=0: equal pictures have equal bytes.
+        # Without a time (mtime=0), equal pictures have equal bytes.
         packed = gzip.compress(svg_panel(narrow).encode(), mtime=0)
         other = f' data-narrow="{base64.b64encode(packed).decode()}"'
     width, height = LETTERS * scene.width, LETTERS * scene.height
@@ -228,9 +231,10 @@ def _still(scene: Scene, narrow: Scene | None = None) -> str:
 def played(
     figure: Figure, kind: str, data: object, beside: str = "", still: Scene | None = None
 ) -> str:
-    """Return a figure of one panel with the data of `play.js`: pictures and frames to select.
+    """Return the HTML of a figure with the pictures and frames among which `play.js` selects.
 
-    Without scripts it shows `still` (by default the figure's first panel), then the HTML `beside`.
+    Without scripts, the HTML shows the panel `still` (by default the figure's first panel), and
+    then the HTML `beside`.
     """
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     image = _still(still, still) if still else _still(figure.scenes()[0], figure.narrow_scenes()[0])
@@ -246,9 +250,9 @@ def played(
 
 
 def fragment(parts: Sequence[Figure | str]) -> str:
-    """Join figures and parts of finished HTML; elements with one key are highlighted together.
+    """Join figures and pieces of HTML, in which cells with the same key are highlighted together.
 
-    A string is HTML in which the caller has escaped all text.
+    A string in `parts` is HTML; the caller has escaped all text in it.
     """
     body = "".join(part if isinstance(part, str) else part.panels() for part in parts)
     script = ""
@@ -281,12 +285,12 @@ def style_sheet(names: Iterable[str] = tuple(STYLES)) -> str:
 
 Look = dict[str, str]  # style -> attributes of a cell
 
-#: A style's class and attributes, without colours.
+#: The class and the attributes of each style, without colours.
 CLASSED: Look = {
     name: f' class="t-{name}"' + f" {style.attributes}" * bool(style.attributes)
     for name, style in STYLES.items()
 }
-#: The same and the light colours, for viewers without style sheets.
+#: The class, the attributes and the light colours of each style, for viewers without style sheets.
 COLOURED: Look = {
     name: f'{CLASSED[name]} fill="{fill}"' + f' stroke="{stroke}"' * (stroke != "none")
     for name, ((fill, _), (stroke, _), _) in STYLES.items()
@@ -301,7 +305,7 @@ def svg_panel(scene: Scene) -> str:
 def svg_file(
     title: str, scenes: Sequence[Scene], row_width: int = ROW_WIDTH, sentence: str = ""
 ) -> str:
-    """Return scenes as one SVG document, in rows of at most `row_width` px, below a sentence."""
+    """Return an SVG document: the caption, and scenes in rows of at most `row_width` px."""
     placed: list[str] = []
     x, y, row_height = float(MARGIN), float(TITLE_HEIGHT), 0.0
     width = text_width(title, TITLE_SIZE) + MARGIN
@@ -311,7 +315,7 @@ def svg_file(
         y, width = y + LINE, max(width, text_width(line) + MARGIN)
     for row in side_by_side(scenes):
         for n, scene in enumerate(row):
-            # Each row of similar panels begins a new line, and so does a panel that does not fit.
+            # Begin a new line for each row of similar panels, and for a panel that does not fit.
             if row_height and (n == 0 or x + scene.width > row_width):
                 x, y, row_height = float(MARGIN), y + row_height + GAP, 0.0
             placed.append(f'<g transform="translate({x:g} {y:g})">{_drawn(scene, COLOURED)}</g>')
@@ -331,10 +335,11 @@ def svg_file(
 def _document(
     whole: Scene, scenes: Sequence[Scene], body: str, title: str = "", scale: float = 1
 ) -> str:
-    """Return an SVG document with the styles that `scenes` use, in the order of the table.
+    """Return an SVG document with the styles that `scenes` use, in the order of `STYLES`.
 
-    A panel has no `title`, because browsers would show it as a tooltip everywhere. Its page names
-    it: by `alt` of the image, then by `linked.js`.
+    A panel has no <title>, because browsers would show the title as a tooltip everywhere in the
+    panel. In a page, the `alt` of the image names the panel for screen readers. If a script has
+    replaced the image, `linked.js` sets an `aria-label`.
     """
     label = f' aria-label="{html.escape(whole.about)}"' * bool(title)
     name = f"<title>{html.escape(title)}</title>" * bool(title)
@@ -354,7 +359,7 @@ def _document(
 
 
 def _drawn(scene: Scene, look: Look) -> str:
-    """Draw the background and the cells; neighbours with the same `css` form one group."""
+    """Draw the background and the cells; consecutive cells with the same `css` are one group."""
     paper = Cell(0.5, 0.5, "paper", columns=scene.width - 1, rows=scene.height - 1)
     parts = [_cell(paper, look)]
     for css, cells in groupby(scene.items, attrgetter("css")):
@@ -398,16 +403,16 @@ def _centred(c: Cell, look: Look) -> list[str]:
 
 
 def _line(c: Cell) -> list[tuple[float, float]]:
-    """Return the points of a line: with teeth for a zigzag, with a head for a vertical arrow."""
+    """Return the points of a line. A zigzag has teeth, and a vertical arrow has a head."""
     if c.style == "arrow":
         x, end, back = c.column, c.row + c.rows, -HEAD if c.rows > 0 else HEAD
         tip = (x - HEAD / 2, end + back), (x, end), (x + HEAD / 2, end + back), (x, end)
         return [(x, c.row), (x, end), *tip]
     if c.style != "zigzag":
         return [(c.column, c.row), (c.column + c.columns, c.row + c.rows)]
-    # An even number of half teeth, so that both ends are on the line.
+    # `count` is even, so that both ends of the zigzag are on the straight line.
     count = max(2, round((c.columns + c.rows) / TOOTH / 2) * 2)
-    # Positive: the teeth point right or down.
+    # If `depth` is positive, the teeth point right or down.
     depth = TOOTH_DEPTH if c.anchor == "start" else -TOOTH_DEPTH
     points = []
     for n in range(count + 1):
@@ -418,13 +423,16 @@ def _line(c: Cell) -> list[tuple[float, float]]:
 
 
 def hatching(x: float, y: float, width: float, height: float) -> str:
-    """Return the path of slanted lines in a rectangle. A pattern would need an `id` per page.
+    """Return the SVG path of slanted lines in a rectangle.
+
+    An SVG pattern is not used, because it needs an `id` that is unique in the page.
 
     >>> hatching(0, 0, 7, 7)
     'M0 7L7 0'
     """
     path, reach = [], HATCH_GAP
-    # Line number n joins the points whose x + y is n * HATCH_GAP on the rectangle's edge.
+    # Line n joins the two points of the rectangle's edge where x + y is n * HATCH_GAP, counted
+    # from the upper left corner.
     while reach < width + height:
         low = (reach - min(reach, height), min(reach, height))
         high = (min(reach, width), reach - min(reach, width))

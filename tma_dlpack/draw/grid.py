@@ -1,9 +1,9 @@
-"""The primitives of every figure: cells on a grid, measured in columns and rows.
+"""The primitives of every figure: cells on a grid, measured in columns and rows of the grid.
 
-A cell is a tinted rectangle with text. In a style of `WORDS` it is text alone. Without width or
-height, or in the style "way", it is a line. `lay_out` stacks grids, with a heading above
-and notes and a legend below, and returns a `Scene`: the same cells in pixels, which `figure.py`
-writes as SVG. `STYLES` has the colours. Nothing in this file depends on tensor maps.
+A cell is a coloured rectangle with text. A cell in a style of `WORDS` is only text. A cell without
+width or height, or in the style "way", is a line. `lay_out` stacks a heading, grids, notes and a
+legend, and returns a `Scene`. A scene has the cells of all grids in pixels, and `figure.py` writes
+it as SVG. `STYLES` has the colours. Nothing in this file depends on tensor maps.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Literal, NamedTuple
 
 LABEL_SIZE = 10  # px of every label's font; text that does not fit is cut or omitted
 LINE_HEIGHT = 1.2
-GLYPH_WIDTH = 0.61  # of a monospace font's size; the widest common font has 0.602
+GLYPH_WIDTH = 0.61  # width of a monospace letter / font size; the widest common font has 0.602
 LETTER_WIDTH = LABEL_SIZE * GLYPH_WIDTH  # px
 NOTE_COLUMNS = 88  # maximum characters in a line of a note
-NARROW = 298  # px of a panel on a phone of 390 px, where panels are scaled by 1.2
-NARROW_COLUMNS = 44  # the same in the narrow layout
+NARROW = 298  # maximum px of a panel on a phone of 390 px, where panels are scaled by 1.2
+NARROW_COLUMNS = 44  # maximum characters in a line of a note, in the narrow layout
 MARGIN, GAP = 10, 8  # px around a panel, and between its parts
 HEADING_LINE, LINE, LEGEND_LINE = 18, 16, 20  # px of a line of a heading, a note, a legend
 SAMPLE = 22, 14  # px; width and height of a legend's cell
@@ -53,7 +53,7 @@ _TINTS = tuple(
     for n, hue in enumerate(range(200, 560, 45))
 )
 
-# The order is that of the rules in a style sheet.
+# A style sheet has its rules in the order of this table.
 STYLES: dict[str, Style] = {
     "paper": Style(_PAPER, ("#d0d7de", "#3d444d")),
     "label": Style(_INK),
@@ -90,7 +90,7 @@ STYLES: dict[str, Style] = {
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A rectangle, words or a line in rows [row, row + rows), columns [column, column + columns).
+    """A rectangle, a text or a line in rows [row, row + rows), columns [column, column + columns).
 
     Attributes
     ----------
@@ -98,19 +98,21 @@ class Cell:
     style : str
         A key of `STYLES`.
     text : str
-        In a rectangle, the lines that fit; longer ones end in an ellipsis. In a style of `WORDS`,
-        one line.
+        A rectangle shows the lines that fit; a line that is too long ends in an ellipsis. In a
+        style of `WORDS`, the text is a single line.
     title : str
         The tooltip.
     hatched : bool
-        Whether slanted lines cross the cell, a mark of "out of bounds" without colour.
+        Whether slanted lines cross the cell, so that the cell stands out without colours too.
     key : str
-        Name of what the cell shows, such as a chunk. Cells with one key are highlighted together.
+        Name of what the cell shows, such as a chunk. Cells with the same key are highlighted
+        together.
     to : tuple of str
-        Keys of related cells. If one of these cells is highlighted, so are the others.
+        Keys of related cells. If this cell is highlighted, the related cells are marked, and vice
+        versa.
     anchor : {"start", "middle", "end"}
-        The alignment of words in the cell. For a zigzag: its teeth point right or down ("start"),
-        or left or up ("end").
+        The alignment of the text in the cell. The teeth of a zigzag point right or down with
+        "start", and left or up with "end".
     css : str
         Additional CSS of the cell, such as its animation.
     """
@@ -131,10 +133,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Cells, the pixels of one column and one row, and the position of the upper left corner.
+    """Cells, the size in pixels of a column and a row, and the (column, row) of the corner.
 
-    `windows`, for scripts, are the axes along which a box can be dragged: "x" or "y", the tensor's
-    dimension, and its drawn positions [first, last).
+    The corner is the upper left corner of the grid. `windows` tells scripts along which axes a box
+    can be dragged. An entry has four items: "x" or "y", the dimension of the tensor, the first
+    drawn position, and the end of the drawn positions.
     """
 
     cells: tuple[Cell, ...]
@@ -159,7 +162,7 @@ class Grid:
         return cells
 
     def bounds(self) -> tuple[float, float, float, float]:
-        """Return left, top, right and bottom of all cells, in pixels from the corner."""
+        """Return left, top, right and bottom of all cells, in pixels from the grid's corner."""
         x, y = self.unit[0] * self.origin[0], self.unit[1] * self.origin[1]
         edges = list(zip(*[bounds(cell, self.unit) for cell in self.cells], strict=True))
         return min(edges[0]) - x, min(edges[1]) - y, max(edges[2]) - x, max(edges[3]) - y
@@ -173,8 +176,8 @@ Span = tuple[float, float]
 class Scene:
     """One panel: its size in pixels, a sentence about its contents, and its cells in pixels.
 
-    `data` becomes ``data-*`` attributes, for scripts. `css` is added to the style sheet, such as
-    the keyframes of an animation.
+    `data` becomes ``data-*`` attributes of the SVG, which scripts read. `css` is added to the style
+    sheet of the SVG, for example the keyframes of an animation.
     """
 
     width: float
@@ -186,12 +189,12 @@ class Scene:
 
 
 def label(column: float, row: float, text: str, style: str = "muted", rows: float = 1) -> Cell:
-    """Return words that end at the left of a position, such as the name of a row."""
+    """Return a text that ends left of a position, such as the name of a row."""
     return Cell(column, row, style, text, columns=0, rows=rows, anchor="end")
 
 
 def words(column: float, row: float, text: str, style: str = "muted", rows: float = 1) -> Cell:
-    """Return words that begin at a position."""
+    """Return a text that begins at a position."""
     return Cell(column, row, style, text, columns=0, rows=rows, anchor="start")
 
 
@@ -216,7 +219,7 @@ def sides(columns: Span, rows: Span, cut: Sequence[bool]) -> list[Cell]:
 
 
 def window(first: int, whole: tuple[int, int], most: int) -> tuple[int, int]:
-    """Return at most `most` positions from `first` on; start earlier near the end.
+    """Return at most `most` positions of `whole` from `first` on, or the last `most` positions.
 
     >>> window(90, (0, 100), 14), window(3, (0, 10), 14)
     ((86, 100), (0, 10))
@@ -226,13 +229,13 @@ def window(first: int, whole: tuple[int, int], most: int) -> tuple[int, int]:
 
 
 def bounds(cell: Cell, unit: Span = (1, 1)) -> tuple[float, float, float, float]:
-    """Return left, top, right and bottom of a cell, or of its words, in pixels."""
+    """Return left, top, right and bottom of a cell, or of its text, in pixels."""
     (w, h), left, top = unit, cell.column * unit[0], cell.row * unit[1]
     if cell.style not in WORDS:
         return left, top, left + cell.columns * w, top + cell.rows * h
     width, middle = text_width(cell.text), top + cell.rows * h / 2
     free = cell.columns * w - width
-    # Words that end at a position keep 6 px of space to it.
+    # A text that ends at a position has 6 px of space before this position.
     left += {"start": 0, "middle": free / 2, "end": free - 6}[cell.anchor]
     return left, middle - 7, left + width, middle + 7
 
@@ -248,16 +251,16 @@ def lay_out(
     *,
     is_narrow: bool = False,
 ) -> Scene:
-    """Stack a heading, grids, notes and a legend, all aligned at one column."""
+    """Stack a heading, grids, notes and a legend; the corners of all grids have the same x."""
     items: list[Cell] = []
     y, columns = float(MARGIN), NARROW_COLUMNS if is_narrow else NOTE_COLUMNS
     for text, style in ((heading, "strong"), *((line, "muted") for line in above)):
         for line in textwrap.wrap(text, columns) if is_narrow else [text] * bool(text):
             items.append(words(MARGIN, y, line, style, LINE))
             y += HEADING_LINE
-    # Grids may extend to the left of their corner; the leftmost one determines the column.
+    # Labels may be left of the corner of their grid.
     edges = [(grid, *grid.bounds()) for grid in grids]
-    # Room for the labels that are furthest left of column 0.
+    # `left` is the x of all corners. The label furthest left of its corner begins at MARGIN.
     left = MARGIN - min(edge[1] for edge in edges)
     right = left + max(edge[3] for edge in edges)
     data: list[tuple[str, str]] = []
@@ -266,7 +269,7 @@ def lay_out(
         items += grid.in_pixels(left, top)
         y = top + below_corner + GAP
         for name, dimension, first, last in grid.windows:
-            # `data-x` of the SVG: dimension, left edge and length in px, first, last.
+            # `data-x` or `data-y` of the SVG: dimension, start (px), length (px), first, last.
             n = "xy".index(name)
             place = f"{(left, top)[n]:g} {(last - first) * grid.unit[n]:g}"
             data.append((name, f"{dimension} {place} {first} {last}"))
@@ -278,15 +281,15 @@ def lay_out(
             y += LINE
     entries, y = _legend(legend, y + 2, max(right, columns * LABEL_SIZE * GLYPH_WIDTH))
     items += [*others, *entries]
-    # items[:2] are the heading and the first line above, if the scene has them.
+    # items[:2] are the first two lines of the heading and of `above`, if the scene has them.
     right = max(right, *[bounds(cell)[2] for cell in (*items[:2], *others, *entries)])
-    # Whole pixels, because browsers may cut an edge at a fraction.
+    # The size is in whole pixels, because browsers may cut off a fraction of a pixel.
     size = math.ceil(right + MARGIN), math.ceil(y + 4)
     return Scene(*size, about, tuple(items), tuple(data), css)
 
 
 def _legend(legend: Legend, y: float, right: float) -> tuple[list[Cell], float]:
-    """Place sample cells and their meanings side by side; return them and the y below them."""
+    """Return sample cells and their meanings, side by side, and the y coordinate below them."""
     items: list[Cell] = []
     x, (width, height) = float(MARGIN), SAMPLE
     for cell, meaning in legend:
@@ -308,7 +311,7 @@ def text_width(text: str, size: float = LABEL_SIZE) -> float:
 
 
 def fitted(text: str, width: float, height: float) -> list[str]:
-    r"""Return the lines of a text that fit a rectangle in pixels; long lines are cut.
+    r"""Return the lines of a text that fit in width x height pixels; cut lines that are too long.
 
     >>> fitted("columns 0..7", 45, 13), fitted("a", 7, 13), fitted("too\nhigh", 45, 13)
     (['column…'], ['a'], ['too'])
@@ -319,7 +322,7 @@ def fitted(text: str, width: float, height: float) -> list[str]:
     fitting = []
     for line in text.split("\n")[:lines]:
         cut = line if len(line) <= room else line[: room - 1] + "…"
-        # A line that is cut to one letter and an ellipsis says nothing.
+        # Omit a line if only one letter and an ellipsis would remain.
         if 0 < len(cut) <= room and cut[1:] != "…":
             fitting.append(cut)
     return fitting

@@ -6,20 +6,21 @@ const LINK_STYLE =
   ".lit{stroke:#d29922!important;stroke-width:3px!important;stroke-opacity:1!important}" +
   "@media print{svg{min-width:0!important}}.near{stroke:#d29922!important;stroke-width:2px!important;stroke-dasharray:3 2}";
 
-// Red, green, blue and opacity, 0 to 255, of any colour that CSS can name.
+// Return red, green, blue and opacity of a CSS colour, each from 0 to 255.
 const pixelOf = (colour) => {
   const context = document.createElement("canvas").getContext("2d");
   context.fillStyle = colour;
   context.fillRect(0, 0, 1, 1);
   return context.getImageData(0, 0, 1, 1).data;
 };
-// An element with this attribute keeps its keys from JupyterLab, which reads them before all else.
+// JupyterLab handles each key before the focused element does. It leaves the keys of an element
+// with this attribute to the element.
 const OWN_KEYS = "data-lm-suppress-shortcuts";
 const ownKeys = (element) => element?.setAttribute(OWN_KEYS, "true");
 const isLabs = (event) => (event.key === "Enter" && (event.shiftKey || event.ctrlKey || event.metaKey || event.altKey)) ||
   (event.key.toLowerCase() === "s" && (event.ctrlKey || event.metaKey));
-// An element with attributes, listeners (onclick) and children.
 const TAKES_KEYS = ["input", "select", "button", "pre", "summary"];
+// Create an element with attributes and children; an attribute such as onclick adds a listener.
 const make = (tag, attributes = {}, ...children) => {
   const e = document.createElement(tag);
   if (TAKES_KEYS.includes(tag)) ownKeys(e);
@@ -30,7 +31,8 @@ const make = (tag, attributes = {}, ...children) => {
   e.append(...children.filter((c) => c !== null && c !== undefined));
   return e;
 };
-// Run and save are JupyterLab's from everywhere: our elements in their way step aside for a moment.
+// Let JupyterLab handle the keys for run and save, also when our elements have the focus: remove
+// OWN_KEYS from these elements until the event has been handled.
 const passKeys = (event) => {
   if (!isLabs(event)) return;
   const path = event.composedPath().filter((e) => e instanceof Element);
@@ -43,24 +45,24 @@ if (!window.tmaPassesKeys) {
   window.tmaPassesKeys = true;
   addEventListener("keydown", passKeys, true);
 }
-// A picture is scrolled in its panel where the page is so narrow that letters would be smaller.
+// If a page is so narrow that letters would be smaller than LEAST_LETTER, a panel scrolls its picture.
 const LEAST_LETTER = 12;  // px
 const keepLegible = (svg) => {
   const size = (e) => Number(e.getAttribute("font-size")), own = size(svg);
   const least = Math.min(own, ...[...svg.querySelectorAll("text")].map((t) => size(t) || own));
   svg.style.minWidth = `${Math.floor(LEAST_LETTER / least * svg.viewBox.baseVal.width)}px`;
   const { style } = svg.getRootNode().host;
-  style.overflowX = "auto";  // a shadow at the end that has more to see
+  style.overflowX = "auto";  // background: a shadow at each end with hidden content
   style.background = "linear-gradient(90deg,Canvas 30%,#0000) 0 0/40px 100% no-repeat local,linear-gradient(270deg,Canvas 30%,#0000) 100% 0/40px 100% no-repeat local," +
     "linear-gradient(90deg,#8c959faa,#0000) 0 0/14px 100% no-repeat scroll,linear-gradient(270deg,#8c959faa,#0000) 100% 0/14px 100% no-repeat scroll";
 };
-// The page is dark where the nearest background behind a node is.
+// Return true if the nearest opaque background behind a node is dark.
 const isDark = (node) => {
   if (matchMedia("print").matches) return false;  // paper is white
   const body = document.body.classList;  // VS Code's outputs stand on no background of their own
   if (body.contains("vscode-dark")) return true;
   if (body.contains("vscode-light")) return false;
-  const from = node.isConnected ? node : document.body;  // elsewhere no colour is known
+  const from = node.isConnected ? node : document.body;  // a node outside the document has no colour
   for (let e = from; e; e = e.parentElement || (e.getRootNode().host ?? null)) {
     const colour = getComputedStyle(e).backgroundColor;
     if (colour === "rgba(0, 0, 0, 0)") continue;
@@ -71,7 +73,7 @@ const isDark = (node) => {
     matchMedia("(prefers-color-scheme: dark)").matches;
 };
 const themed = (sheet, node) => sheet.replace(DARK, isDark(node) ? "@media screen" : "@media not all");
-// Run shortly after the page or its container switches between dark and light.
+// Call act shortly after the page or the system switches between dark and light.
 const onTheme = (act) => {
   const soon = () => setTimeout(act, 100);
   for (const e of [document.documentElement, document.body])  // a site's switch writes on <html>
@@ -82,8 +84,8 @@ const onTheme = (act) => {
 };
 
 class Linked {
-  // svgs(): the pictures that belong together; say(text): where what is lit is described; words: those
-  // of sentences that speak of parts of the pictures.
+  // svgs() returns the pictures whose cells are highlighted together. say(text) shows the description
+  // of the highlighted cells. words are the marked words of the captions.
   constructor(svgs, say, words = []) {
     Object.assign(this, { svgs, say, words, pinned: "" });
     for (const word of words) this.listen(word);
@@ -92,11 +94,11 @@ class Linked {
     const marks = this.svgs().flatMap((svg) => [...svg.querySelectorAll("[data-k],[data-to]")]);
     return [...marks, ...this.words];
   }
-  // Highlight the cells of a word while it is hovered or focused; dim the rest.
+  // Highlight the cells of a word while the word is hovered or focused, and dim all other cells.
   listen(word) {
     const light = (on) => {
       this.show(on ? word.dataset.k : this.pinned);
-      if (on) this.say("");  // the sentence says it
+      if (on) this.say("");  // the caption already describes the cells
       for (const svg of this.svgs()) svg.classList.toggle("dim", on);
     };
     for (const name of ["pointerenter", "focus"]) word.addEventListener(name, () => light(true));
@@ -109,7 +111,7 @@ class Linked {
   }
   show(key) {
     const parts = this.parts();
-    const kinds = (p) => [...p.classList].map((name) => name.replace("t-", "is-"));  // t-taken: is-taken
+    const kinds = (p) => [...p.classList].map((name) => name.replace("t-", "is-"));  // class t-taken has the key is-taken
     const links = (p) => [...(p.dataset.to || "").split(" "), ...kinds(p)];
     const to = new Set(key ? parts.filter((p) => p.dataset.k === key).flatMap(links) : []);
     for (const p of parts) {
@@ -130,12 +132,12 @@ class Linked {
     svg.addEventListener("pointerover", (event) => this.pinned || this.show(key(event)));
     svg.addEventListener("pointerleave", () => this.pinned || this.show(""));
     svg.addEventListener("click", (event) => this.pin(key(event) === this.pinned ? "" : key(event)));
-    const about = svg.querySelector("desc");  // screen readers read a label out first
+    const about = svg.querySelector("desc");  // screen readers read the label of a picture first
     if (about) svg.setAttribute("aria-label", about.textContent);
     const keys = [...new Set([...svg.querySelectorAll("[data-k]")].map((p) => p.dataset.k))];
     if (!keys.length) return;
     svg.setAttribute("tabindex", "0");
-    for (const e of [svg, svg.getRootNode().host]) ownKeys(e);  // a key in a shadow comes from its host
+    for (const e of [svg, svg.getRootNode().host]) ownKeys(e);  // JupyterLab sees a key in a shadow root as a key of the host
     svg.addEventListener("keydown", (event) => {
       const by = { ArrowRight: 1, ArrowDown: 8, ArrowLeft: -1, ArrowUp: -8 }[event.key];
       if (event.key === "Escape") this.pin("");

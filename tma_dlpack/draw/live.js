@@ -1,5 +1,5 @@
-// Turns the still pictures of a page into linked ones. Every figure brings this script: where a
-// viewer drops scripts the <img> stays, elsewhere it is replaced by its own SVG.
+// Replace each <img> of a figure by its SVG, and link the cells of all pictures. The HTML of every
+// figure contains this script. If a viewer removes scripts, the <img> stays.
 const SAY =
   "position:sticky;bottom:0;pointer-events:none;z-index:2;white-space:pre-wrap;padding:6px 10px;border-radius:6px;" +
   "font:12px/1.45 ui-monospace,monospace;background:#1f2328;color:#e6edf3";
@@ -36,7 +36,7 @@ const draw = (host, drawn) => {
   linkedOf(host.closest(".tma") || host.parentElement).attach(svg);
 };
 
-// Where the card is narrow, panels that have a narrow layout are drawn in it.
+// In a narrow card, draw a panel in its narrow layout if it has such a layout.
 const NARROW = 560;  // px
 const arrange = (host) => {
   const narrow = Boolean(host.tmaNarrow) && host.parentElement.clientWidth < NARROW;
@@ -56,7 +56,7 @@ const enliven = async (img) => {
   arrange(host);
   if (!narrow) return;
   const packed = await inflated(narrow);
-  host.tmaNarrow ??= packed;  // unless another picture has been chosen
+  host.tmaNarrow ??= packed;  // already set if the reader has chosen another picture
   arrange(host);
   new ResizeObserver(() => host.isConnected && arrange(host)).observe(host.parentElement);
 };

@@ -27,12 +27,13 @@ from tma_dlpack.tables.targets import DERIVED, MAP_BYTES
 from tma_dlpack.tensor_map.map import TensorMap
 
 LINE_BITS = 64
-UNIT, NARROW_UNIT = (8, 18), (3.8, 18)  # px of a bit and of a band of fields
-MARK_ROWS, HEX_ROWS, GAP_ROWS = 0.4, 0.8, 0.3  # heights of the lines below a band, in rows
-ROW = 15  # px of a row in the table of values
+UNIT, NARROW_UNIT = (8, 18), (3.8, 18)  # px: width of a bit, height of a band of fields
+MARK_ROWS, HEX_ROWS, GAP_ROWS = 0.4, 0.8, 0.3  # heights of the parts below a band, in rows
+ROW = 15  # px: height of a row in the table of values
 KEY_WIDTH, FIELD_X, BITS_X, VALUE_X, LEAST_VALUE = 20, 34, 202, 324, 104
 NARROW_FIELD_X = 26
-#: Group -> its style, and the letters of its fields. Other fields have small letters, no colour.
+#: Group of fields -> the style of the group, and the letter of each field in it. A field that is in
+#: no group has a small letter and no colour.
 GROUPS = {
     "address": ("tint0", {"global_address": "A"}),
     "extents": ("tint1", {"global_dim": "D"}),
@@ -53,7 +54,7 @@ GROUP_OF = {field: group for group, (_, letters) in GROUPS.items() for field in 
 LETTERS = {field: letter for _, letters in GROUPS.values() for field, letter in letters.items()}
 MEASURED = "measured on an H200 (driver 580.159.04), not published"
 STORED = "in brackets: the stored number, where it is value - 1 or in units of 16 bytes"
-#: Fields that every copy reads -> their purpose.
+#: Field that every copy reads -> the words of the caption for this field.
 READ = {
     "global_address": "where the tensor begins",
     "global_dim[0]": "how long its rows are",
@@ -61,12 +62,12 @@ READ = {
     "box_dim[0]": "what a tile takes of them",
     "swizzle": "how it is swizzled",
 }
-HIDDEN = "host address"  # in place of the address, which differs in every run
+HIDDEN = "host address"  # text in place of a host address, which differs in every run
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Consecutive bits of one field within one line of 8 bytes; `key` names the field."""
+    """Consecutive bits of one field in one line of 8 bytes; `key` has the letters of the field."""
 
     bit: int
     width: int
@@ -74,7 +75,10 @@ class Segment:
     field: str
 
     def cell(self, row: float, unit: float) -> Cell:
-        """Draw the segment with as much of its name as fits; `unit` is px per bit."""
+        """Draw the segment with `key`, and with the field's name if it fits.
+
+        A bit is `unit` px wide.
+        """
         named, last = f"{self.key} {self.field}", self.bit + self.width - 1
         where = f"bits {self.bit}..{last}" if self.width > 1 else f"bit {self.bit}"
         name = named if text_width(named) <= self.width * unit - 6 else self.key
@@ -91,14 +95,14 @@ class FieldValue:
     key : str
         The letters that represent the field in the picture, such as ``D1``.
     field : str
-        Such as ``global_dim[1]``.
+        The name of the field, such as ``global_dim[1]``.
     bits : str
-        Such as ``64..70``.
+        The bit numbers of the field in the map, such as ``64..70``.
     values : tuple of str
-        Decoded, one per map; ``-`` if the map has no such field.
+        The decoded value in each map; ``-`` if a map has no such field.
     shown : tuple of str
-        The values as drawn: with the number in the bits if it differs, such as ``64 (0x3f)``, and
-        without the address of a tensor in host memory.
+        The values as the picture shows them. If the bits store another number than the value, this
+        number follows, as in ``64 (0x3f)``. A host address is omitted.
     """
 
     key: str
@@ -114,12 +118,12 @@ class FieldValue:
 
     @property
     def differs(self) -> bool:
-        """Whether two maps disagree."""
+        """Whether the two maps have different values."""
         return len(set(self.values)) > 1
 
 
 def values_scene(values: tuple[FieldValue, ...], heads: tuple[str, ...], about: str) -> Scene:
-    """Draw the table of fields: key, name, bits, and the value of each map."""
+    """Draw the table of fields: key, name, bit numbers, and the value in each map."""
     x, columns = float(VALUE_X), []
     for n in range(len(heads)):
         columns.append(x)
@@ -132,13 +136,13 @@ def values_scene(values: tuple[FieldValue, ...], heads: tuple[str, ...], about: 
 
 
 def narrow_values_scene(values: tuple[FieldValue, ...], about: str) -> Scene:
-    """Draw the table for a phone: one map without its bits, or the differences of two maps."""
+    """Draw the table for a phone: all fields of one map, or the fields in which two maps differ."""
     if values and len(values[0].shown) == 1:
         x = NARROW_FIELD_X + max(text_width(v.field) for v in values) + 8
         return lay_out(about, [Grid(tuple(_groups(values, (x,), is_narrow=True)))], is_narrow=True)
     differ = tuple(v for v in values if v.differs)
     cells = []
-    # Two rows per field: its name, then the change, because two columns of values do not fit.
+    # Two columns of values do not fit, so each field has two rows: its name, then its change.
     for n, v in enumerate(differ):
         cells += _line(v, 2 * ROW * n, (), is_narrow=True)
         change = " → ".join(v.shown)
@@ -173,7 +177,7 @@ def _line(
     cells = [Cell(0, y + 1, _style(v.field), v.key, v.field, KEY_WIDTH, 13, key=v.field)]
     cells.append(words(x, y, v.field, style, ROW))
     for place, text in zip(columns, v.shown, strict=False):
-        # On a phone a long value moves left, so that it ends at the edge of the panel.
+        # On a phone, move a long value to the left, so that it ends at the edge of the panel.
         room = NARROW - 2 * MARGIN - text_width(text) if is_narrow else place
         cells.append(words(min(place, room), y, text, style, ROW))
     if not is_narrow:
@@ -193,7 +197,7 @@ def _style(field: str) -> str:
 
 
 def _keys(fields: Iterable[str]) -> dict[str, str]:
-    """Return the letters of each field; letters of groups have an index."""
+    """Return the letters of each field: a capital letter with an index, or a small letter."""
     keys, small = {}, iter(string.ascii_lowercase)
     for field in dict.fromkeys(fields):
         name, _, index = field.partition("[")
@@ -213,7 +217,7 @@ class MapBytes(Figure):
     data : tuple of bytes
         128 bytes per map.
     segments : tuple of Segment
-        In the order of the bits; for two maps of different kinds, the segments of the first.
+        The segments of the first map, in the order of their bits.
     values : tuple of FieldValue
     changed : tuple of int
         Numbers of the bits that differ.
@@ -230,7 +234,11 @@ class MapBytes(Figure):
 
     @property
     def lines(self) -> tuple[int, ...]:
-        """The drawn lines of 8 bytes: those that the engine uses, and others that are not 0."""
+        """Indices of the drawn lines of 8 bytes.
+
+        A line is not drawn if three conditions hold: the engine does not read the line, no field is
+        in the line, and all bytes of the line are 0.
+        """
         used = {segment.bit // LINE_BITS for segment in self.segments}
         used |= {bit // LINE_BITS for bit in self.changed}
         used |= {place // 8 for data in self.data for place, byte in enumerate(data) if byte}
@@ -238,7 +246,7 @@ class MapBytes(Figure):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The bytes that are not drawn, the meaning of the marks, and the source of the layout."""
+        """Notes on bytes that are not drawn, on the marks, and on the source of the layout."""
         left = 8 * (MAP_BYTES // 8 - len(self.lines))
         shown = {value for v in self.values for value in v.shown}
         notes = [f"the other {left} bytes are 0"] * (left > 0)
@@ -260,7 +268,7 @@ class MapBytes(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: the bits that differ; for one map, the fields that a copy needs."""
+        """The caption: fields that a copy reads, or the number of bits in which two maps differ."""
         if len(self.data) > 1:
             bits = counted(len(self.changed), "bit")
             return f"[{bits}](is-changed) differ: they are marked, and the fields that have them."
@@ -269,17 +277,18 @@ class MapBytes(Figure):
         return f"A copy reads all of it: {', '.join(said)}."
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to a panel of bits and a panel of values."""
+        """Return a panel of bits and a panel of values."""
         heads = ("value",) if len(self.data) == 1 else ("first", "second")
         return self._bits(UNIT), values_scene(self.values, heads, f"{self.title}: values")
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to panels of a phone's width: narrower bits, and values without their bits."""
+        """Return the panels for a phone: narrower bits, and values without bit numbers."""
         about = f"{self.title}: values"
         return self._bits(NARROW_UNIT, is_narrow=True), narrow_values_scene(self.values, about)
 
     def _bits(self, unit: tuple[float, int], *, is_narrow: bool = False) -> Scene:
-        # Per line of 8 bytes: a band of fields, marks of changed bits, then the bytes of each map.
+        # For each line of 8 bytes, draw a band of fields, marks of changed bits, then the bytes of
+        # each map.
         cells, row = [label(0, -1, "byte")], 0.0
         cells += [Cell(8 * n, -1, "muted", f"+{n}", columns=8) for n in range(8)]
         for n in self.lines:
@@ -325,7 +334,8 @@ def fields_of(tensor_map: TensorMap) -> MapBytes:
     Returns
     -------
     MapBytes
-        Its `values` has a row per field: its bits, its decoded value, and the stored number.
+        `values` has an entry per field, with its bit numbers, its decoded value and the stored
+        number.
 
     Raises
     ------
@@ -358,7 +368,8 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
     Returns
     -------
     MapBytes
-        `changed` has the numbers of the bits that differ; each of `values` has `differs`.
+        `changed` has the numbers of the bits that differ. An entry of `values` has the flag
+        `differs`.
 
     Raises
     ------
@@ -389,7 +400,7 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
 def _map_bytes(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
     derived = any(not tm.target.has_model for tm in maps)
     own = [fields_in(tm.kind, tm.rank, derived=derived) for tm in maps]
-    # In the order of the layout; maps of two kinds have different fields.
+    # The fields of all maps, in the order of the layout. Maps of two kinds have different fields.
     fields = [f for f in (DERIVED_FIELDS if derived else FIELDS) if any(f in of for of in own)]
     keys = _keys(f.label for f in fields)
     # Bit n of a map is bit n of its bytes as a little-endian number.
@@ -410,7 +421,7 @@ def _map_bytes(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
 
 
 def _segments(tensor_map: TensorMap, keys: dict[str, str]) -> tuple[Segment, ...]:
-    """Return the fields of a map, cut at the ends of lines of 8 bytes."""
+    """Return the fields of a map as segments; a field is cut at the end of a line of 8 bytes."""
     derived = not tensor_map.target.has_model
     fields = fields_in(tensor_map.kind, tensor_map.rank, derived=derived)
     pieces = sorted((bit, width, f.label) for f in fields for bit, width in f.pieces)
@@ -422,12 +433,15 @@ def _segments(tensor_map: TensorMap, keys: dict[str, str]) -> tuple[Segment, ...
 
 
 def is_of_host_tensor(tensor_map: TensorMap) -> bool:
-    """Whether the tensor is in host memory; then pictures omit the address, new in each run."""
+    """Return whether the tensor is in host memory.
+
+    Pictures omit a host address, because it differs in each run.
+    """
     return tensor_map.tensor is not None and not tensor_map.launchable
 
 
 def _value(field: Field, tensor_map: TensorMap, hosts: set[int]) -> tuple[str, str]:
-    """Return a decoded field as text, and its drawn form."""
+    """Return the decoded value of a field as text, and the text that the picture shows."""
     value = field.read(bytes(tensor_map))
     if field.name == "global_address":
         return f"{value:#x}", HIDDEN if value in hosts else f"{value:#x}"

@@ -1,4 +1,4 @@
-"""The picture of shared memory: lines of 128 bytes (32 banks), and each chunk of a tile."""
+"""The picture of a tile in shared memory: 16-byte chunks in lines of 128 bytes (32 banks)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tma_dlpack.tables.enums import TmaSwizzle
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
-UNIT, NARROW_UNIT = (50, 29), (28, 29)  # px of a chunk
-SLICE_ROWS, THEN_ROWS = 0.52, 0.7  # heights of the lines of text between rows, in rows
+UNIT, NARROW_UNIT = (50, 29), (28, 29)  # px: width and height of a chunk
+SLICE_ROWS, THEN_ROWS = 0.52, 0.7  # heights of a line of text between rows of chunks, in rows
 COLOURS = "chunks at the same place in their rows have the same colour"
-#: State of a chunk -> a sample cell, and the meaning.
+#: State of a chunk -> a sample cell for the legend, and the meaning of the state.
 LEGEND = {
     "data": (Cell(0, 0, "tint0"), "in bounds"),
     "filled": (Cell(0, 0, "filled", hatched=True), "out of bounds, filled"),
@@ -34,7 +34,7 @@ LEGEND = {
 
 @dataclass(frozen=True)  # no slots: `lazy` stores what it computes in the instance
 class DrawnLayout:
-    """One order of the tile in shared memory."""
+    """One layout of the tile in shared memory, for example the layout before the swizzle."""
 
     name: str
     blocks: tuple[Block, ...]
@@ -57,13 +57,13 @@ class DrawnLayout:
 
     @lazy
     def cells(self) -> tuple[Cell, ...]:
-        """The cells of the wide picture, in chunks and lines of 128 bytes."""
+        """The cells of the wide picture; a column is a chunk, and a row is a line of 128 bytes."""
         cells = [label(0, -0.6, "bank", rows=0.5)]
         for k in range(CHUNKS):
             name, spans = f"{4 * k}..{4 * k + 3}", f"{16 * k}..{16 * k + 15}"
             title = f"banks {name}: bytes {spans} of every 128"
             cells.append(Cell(k, -0.6, "plain", name, title, rows=0.5, key=f"bank{k}"))
-        # Frames are drawn after all chunks, so that no neighbour covers them.
+        # Frames are drawn after all chunks, so that no chunk covers a frame.
         framed = list[Cell]()
         row, slices = 0.0, tuple[tuple[int, ...], ...]()
         for block in self.blocks:
@@ -87,12 +87,15 @@ class DrawnLayout:
 
     @lazy
     def first_chunks(self) -> tuple[Chunk, ...]:
-        """The first chunks of the first 8 rows, which ldmatrix reads at once; or ()."""
+        """The first chunks of the first 8 rows, which ldmatrix reads at once; () for fewer rows."""
         firsts = tuple(filter(_is_first, self.chunks))
         return firsts if len(firsts) == ROWS_READ else ()
 
     def in_banks(self) -> Counter[int]:
-        """Return the number of `first_chunks` in each group of 4 banks, by its first byte."""
+        """Return how many of `first_chunks` are in each group of 4 banks.
+
+        A key is the first byte of the group in a line of 128 bytes.
+        """
         return Counter([chunk.address % LINE_BYTES for chunk in self.first_chunks])
 
 
@@ -110,7 +113,7 @@ def _with_first_of_spans(cell: Cell) -> Cell:
 
 
 def _slice_heading(slices: Sequence[tuple[int, ...]], row: float) -> list[Cell]:
-    """Return a heading with the outer positions of the next rows (3-D boxes and larger)."""
+    """Return a heading with the outer positions, in the box, of the rows below the heading."""
     first, last = (f"box[{', '.join(map(str, s))}, ...]" for s in (slices[0], slices[-1]))
     name = first if first == last else f"{first} to {last}"
     rule = Cell(0, row, "axis", columns=CHUNKS, rows=0)
@@ -121,7 +124,7 @@ def _chunk(chunk: Chunk, column: int, row: float) -> list[Cell]:
     cell, gap = chunk.cell(column, row, chunk.label), CHUNK_BYTES - chunk.data_bytes
     if not gap:
         return [cell]
-    # ALIGN16B packed types: the cell is as wide as its values, and a gap fills the chunk.
+    # An ALIGN16B packed type: the first cell has the values, and a second cell shows the gap.
     title = f"gap of {gap} bytes: written, no value"
     rest = Cell(column + cell.columns, row, "padding", "gap", title, columns=1 - cell.columns)
     return [cell, rest]
@@ -136,14 +139,14 @@ class SharedMemory(Figure):
     notes: tuple[str, ...]
 
     def brief(self) -> SharedMemory:
-        """Return only the last layout, with a note about the other layout."""
+        """Return the picture with only its last layout, and with a note on the other layout."""
         notes = (*self.notes, "before the swizzle: see draw.shared")
         short = replace(self, layouts=self.layouts[-1:], notes=notes)
         return short if len(self.layouts) > 1 else self
 
     @property
     def sentence(self) -> str:
-        """The caption: the bank groups of the framed chunks, and the wavefronts of their read."""
+        """The caption: the bank groups of the framed chunks, and the wavefronts that read them."""
         before, after = (layout.in_banks() for layout in (self.layouts[0], self.layouts[-1]))
         if not before or not after:
             return ""
@@ -156,11 +159,11 @@ class SharedMemory(Figure):
         )
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel per layout."""
+        """Return one panel per layout."""
         return tuple(layout.scene(self.notes) for layout in self.layouts)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width per layout; chunks name their first element."""
+        """Return one panel per layout for a phone; a chunk shows only its first element."""
         return tuple(layout.scene(self.notes, is_narrow=True) for layout in self.layouts)
 
     def text(self) -> str:
@@ -191,24 +194,25 @@ def shared(
     Parameters
     ----------
     tensor_map : TensorMap or Tile
-        For a tile, its own coordinates and offset are used.
+        A Tile has its own coordinates and offsets, so the other arguments are ignored.
     coords : sequence of int, optional
-        Row-major, as in `load_tile`; None for the first tile.
+        Row-major coordinates of the tile, as in `load_tile`; None means the first tile.
     im2col_offsets : sequence of int, optional
-        Row-major; only for im2col maps.
+        Row-major offsets; only for im2col maps.
     smem_offset : int
-        Start of the tile in shared memory, bytes; a multiple of 128.
+        Start of the tile in shared memory, in bytes; a multiple of 128.
 
     Returns
     -------
     SharedMemory
-        Two layouts, before and after the swizzle; one layout if the map has no swizzle.
+        `layouts` has the layout before the swizzle, then the layout after the swizzle. It has one
+        layout if the map has no swizzle.
 
     Raises
     ------
     TmaPreconditionError
-        For an object that is neither a map nor a tile, and for coordinates and offsets that
-        `load_tile` would refuse.
+        If `tensor_map` is neither a TensorMap nor a Tile, or `load_tile` would refuse the
+        coordinates or offsets.
 
     Examples
     --------
@@ -261,7 +265,7 @@ class Comparison(Figure):
 
     @property
     def layouts(self) -> tuple[DrawnLayout, DrawnLayout]:
-        """The tile in shared memory with map A, and with map B."""
+        """The layout in shared memory of the tile of map A, then of the tile of map B."""
         a, b = (memory.layouts[-1] for memory in self.memories)
         return replace(a, name=f"A: {a.name}"), replace(b, name=f"B: {b.name}")
 
@@ -272,7 +276,7 @@ class Comparison(Figure):
         return f"A and B differ in {', '.join(changed)}." if changed else ""
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to the table of changed fields and both tiles."""
+        """Return the table of changed fields, then the tile of map A, then the tile of map B."""
         tiles = zip(self.layouts, self.memories, strict=True)
         table = values_scene(self.changed, ("A", "B"), "the fields that differ")
         return (table, *(layout.scene(memory.notes) for layout, memory in tiles))
@@ -299,7 +303,8 @@ def compare(a: TensorMap, b: TensorMap) -> Comparison:
     Raises
     ------
     TmaPreconditionError
-        If `a` or `b` is not a TensorMap, or `load_tile` would refuse its first tile.
+        If `a` or `b` is not a TensorMap, or if `load_tile` would refuse the first tile of `a` or
+        `b`.
     TmaUnsupportedError
         If `a` or `b` has no bytes on this machine.
 

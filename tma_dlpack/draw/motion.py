@@ -1,4 +1,4 @@
-"""The animation of a load: tensor, engine, shared memory, and the byte count of the mbarrier."""
+"""The animation of a load, with tensor, engine, shared memory and the mbarrier's byte count."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
 MAX_CHUNKS = 64
-SECONDS_PER_CHUNK, HOLD_SECONDS, FLIGHT = 0.22, 2.5, 3.0  # a flight lasts 3 chunks
-HEADING = 2.4  # rows of the heading above a place
-ENGINE_ROWS, ENGINE_ALL = 2.3, 2.6  # rows of the engine, without and with the space below
+# A chunk starts every SECONDS_PER_CHUNK, and its flight lasts FLIGHT * SECONDS_PER_CHUNK.
+SECONDS_PER_CHUNK, HOLD_SECONDS, FLIGHT = 0.22, 2.5, 3.0
+HEADING = 2.4  # height in rows of the heading above the engine and above shared memory
+ENGINE_ROWS, ENGINE_ALL = 2.3, 2.6  # height of the engine in rows, without and with space below
 NAMES = "2.5 is chunk 5 of row 2 of the box"
 ORDER = "The picture goes row by row; NVIDIA does not document in which order the engine copies."
 
 
 class Places(NamedTuple):
-    """Columns and rows at which the engine, the mbarrier's count, and shared memory begin.
+    """The (column, row) where the engine, the mbarrier's count and shared memory begin.
 
-    The tensor begins at (0, 0). `unit` is the size of a chunk, px.
+    The tensor begins at (0, 0). `unit` is the width and height of a chunk in px.
     """
 
     unit: tuple[float, float]
@@ -39,7 +40,7 @@ WIDE = Places((24, 20), (9.4, 0.5), (9.4, 3.2), (14.2, 0))
 
 
 def stacked(rows: int) -> Places:
-    """Return the places for a phone: one below the other, under `rows` rows of the tensor."""
+    """Return the places for a phone, one below the other; the tensor at the top has `rows` rows."""
     engine = rows + HEADING
     memory = engine + ENGINE_ALL + HEADING
     return Places((33, 20), (0, engine), (4.5, engine - 0.5), (0, memory))
@@ -52,11 +53,11 @@ class CopyMotion(Figure):
     Attributes
     ----------
     chunks : tuple of Chunk
-        In the order of the tile's rows, at most 64.
+        The chunks that move, at most 64, in the order of the tile's rows.
     start : int
-        Start of the tile in shared memory, bytes.
+        Start of the tile in shared memory, in bytes.
     tx_bytes : int
-        Bytes for which the barrier waits.
+        Number of bytes for which the barrier waits.
     all_chunks : int
         Number of chunks of the tile.
     """
@@ -69,27 +70,27 @@ class CopyMotion(Figure):
 
     @property
     def left_after(self) -> tuple[int, ...]:
-        """Pending bytes of the barrier, before the first chunk and after each chunk.
+        """Pending bytes of the barrier: before the first chunk, then after each drawn chunk.
 
-        Chunks that are not drawn count with the last drawn one.
+        The last drawn chunk also counts the bytes of the chunks that are not drawn.
         """
         per_chunk = self.tx_bytes // self.all_chunks
         counts = [self.tx_bytes - per_chunk * n for n in range(len(self.chunks))]
         return (*counts, 0)
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one animated panel; viewers without animation show every chunk in its place."""
+        """Return one animated panel; without animation it shows all chunks in shared memory."""
         return (self._scene(WIDE),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one animated panel with the three places one below the other."""
+        """Return the panel for a phone: tensor, engine and shared memory below each other."""
         rows = max(row for _, row in self._sources()) + 1
         return (self._scene(stacked(rows)),)
 
     def _scene(self, places: Places) -> Scene:
         (counter, below), (left, top) = places.counted, places.memory
         total = SECONDS_PER_CHUNK * (len(self.chunks) + FLIGHT) + HOLD_SECONDS
-        # Moving cells come last, so that they fly over the fixed ones.
+        # Moving cells come last, so that they fly over the fixed cells.
         cells, flying, keyframes = self._places(places), [], []
         for n, (chunk, source) in enumerate(zip(self.chunks, self._sources(), strict=True)):
             line, column = divmod((chunk.address - self.start) // CHUNK_BYTES, CHUNKS)
@@ -127,9 +128,9 @@ class CopyMotion(Figure):
         )
 
     def _places(self, places: Places) -> list[Cell]:
-        """Name the three places, and draw the engine."""
+        """Return the names of tensor, engine, shared memory and mbarrier, and the engine's cell."""
         (engine, at), (counter, below), (left, top) = places[1:]
-        heading = 2.5 if places is WIDE else 1.5  # above the engine, in rows
+        heading = 2.5 if places is WIDE else 1.5  # distance from the engine, in rows
         return [
             words(0, -2, "tensor", "strong"),
             words(0, -1, f"box at {self.chunks[0].element}"),
@@ -145,16 +146,19 @@ class CopyMotion(Figure):
         ]
 
     def _sources(self) -> list[tuple[int, int]]:
-        """Return column and row of each chunk in the tensor; a row of the box wraps at 8 chunks."""
+        """Return (column, row) of each chunk in the drawn tensor.
+
+        A row of the box wraps to a new row of the picture after 8 chunks.
+        """
         rows = {row: n for n, row in enumerate(dict.fromkeys(c.row for c in self.chunks))}
         first = self.chunks[0].number
-        # `tall`: lines of 8 chunks per row of the box.
+        # `tall`: number of lines of 8 chunks that one row of the box needs.
         tall = (max(c.number for c in self.chunks) - first) // CHUNKS + 1
         places = ((rows[c.row], divmod(c.number - first, CHUNKS)) for c in self.chunks)
         return [(column, row * tall + line) for row, (line, column) in places]
 
     def text(self) -> str:
-        """Return the order of the chunks, and the byte counts of the barrier."""
+        """Return the order of the first 12 chunks, with the barrier's byte count after each."""
         pairs = zip(self.chunks[:12], self.left_after[1:], strict=False)
         path = "{0.token:<10} from element {0.element} to {0.address:#06x}   barrier waits for {1}"
         rows = [path.format(chunk, left) for chunk, left in pairs]
@@ -168,8 +172,8 @@ class CopyMotion(Figure):
 def copy_motion(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> CopyMotion:
     """Show a load as an animation: tensor, engine, shared memory, and the mbarrier's byte count.
 
-    The order in which the engine copies is not documented; the animation goes row by row. Chunks
-    out of bounds start at the engine, which fills them.
+    NVIDIA does not document in which order the engine copies, so the animation goes row by row. A
+    chunk out of bounds starts at the engine, which fills it.
 
     Parameters
     ----------
@@ -179,12 +183,12 @@ def copy_motion(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> CopyMo
     Returns
     -------
     CopyMotion
-        `chunks` in the order in which they move, at most 64.
+        `chunks` has at most 64 chunks, in the order in which they move.
 
     Raises
     ------
     TmaPreconditionError
-        As `shared`.
+        In the same cases as `shared`.
     TmaUnsupportedError
         For a tile that cannot be drawn as chunks of 16 bytes.
 
@@ -212,7 +216,7 @@ def _flight(
 ) -> str:
     """Return the keyframes of a chunk: it waits, moves through the engine, and stays in its place.
 
-    A chunk without a source (out of bounds) appears in the engine.
+    If `source` is None, the chunk is out of bounds and appears only in the engine.
     """
 
     def at(column: float, row: float) -> str:
@@ -221,7 +225,7 @@ def _flight(
         return f"{{transform:translate({x:g}px,{y:g}px)}}"
 
     start, middle, end = (_percent(n + share * FLIGHT, total) for share in (0, 0.5, 1))
-    # 0.01 % later it is visible: keyframes need two times for a jump.
+    # A jump needs two keyframes: the chunk is hidden at `start`, and visible 0.01 % later.
     begin = f"0%,{start:.2f}%{{opacity:0}}{start + 0.01:.2f}%,"
     if source is not None:
         begin = f"0%,{start:.2f}%{at(*source)}"
@@ -231,7 +235,7 @@ def _flight(
 
 
 def _count(n: int, chunks: int, total: float) -> str:
-    """Return the keyframes of byte count n: visible from the landing of a chunk to the next one."""
+    """Return the keyframes of byte count n: visible from the end of flight n - 1 to that of n."""
     begin, end = (_percent(k + FLIGHT, total) if k >= 0 else 0.0 for k in (n - 1, n))
     before = "0%{opacity:0}" * bool(n)
     after = f"{end:.2f}%{{opacity:0}}" * (n < chunks)
@@ -239,5 +243,5 @@ def _count(n: int, chunks: int, total: float) -> str:
 
 
 def _percent(chunks: float, total: float) -> float:
-    """Return the time between starts of `chunks` chunks, in percent of `total` seconds."""
+    """Return the time of `chunks` times SECONDS_PER_CHUNK, in percent of `total` seconds."""
     return 100 * SECONDS_PER_CHUNK * chunks / total

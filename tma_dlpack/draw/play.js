@@ -1,5 +1,5 @@
-// Plays figures: switches between pictures, and selects frames, which Python computed. Without scripts the page
-// shows the chosen picture only. Other rooms add kinds of figures in files of their own (`PLAYERS` in figure.py).
+// Players of figures: they switch between pictures, and select frames. Python has computed all pictures and frames.
+// Without scripts, the page shows only the chosen picture. `PLAYERS` in figure.py has the scripts of other players.
 
 const unpack = async (packed) => JSON.parse(await inflated(packed));
 const set = (node, attributes) => {
@@ -37,8 +37,8 @@ class Played {
   }
 }
 
-// One picture per choice, from the first to the last of them: the slider and the switches agree.
-// Move the bytes a thread reads from their place in one picture to their place in the next.
+// A player with one picture per choice. The slider and the switches both select a choice. After a selection, the
+// cell of each thread moves from its place in the previous picture to its place in the new picture.
 class Steps extends Played {
   constructor(root, data) {
     super(root, data);
@@ -68,7 +68,7 @@ class Steps extends Played {
   }
 }
 
-// Play all figures of a kind.
+// Create a player for every figure of a kind.
 const playAll = (name, kind) => {
   for (const root of document.querySelectorAll(`.tma-play[data-${name}]`)) {
     const packed = root.dataset[name];

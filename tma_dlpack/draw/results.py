@@ -1,7 +1,7 @@
-"""Results as HTML: batches of maps, results of `verify` and `bandwidth`, and refusals.
+"""Results as HTML: batches of maps, lists of rules, results of `verify` and `bandwidth`, refusals.
 
-The rooms of `verify`, `bandwidth` and `rules` import this room, so here their results are of type
-Any.
+The modules of `verify`, `bandwidth` and `rules` import `draw`. To avoid a cycle, this file does not
+import these modules, so that it declares their results as Any.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tma_dlpack.make.batch import TensorMapBatch
 from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import TmaError, TmaPreconditionError, argument_error
 
-MOST_ROWS = 12  # maximum number of maps of a batch
+MOST_ROWS = 12  # maximum number of maps in the table of a batch
 BAR_WIDTH, BAR = 260, 20  # px
 PACKAGE = str(Path(__file__).parents[1])
 AROUND = 2  # lines shown before and after the user's line
@@ -35,7 +35,7 @@ def batch_html(batch: TensorMapBatch) -> str:
     Parameters
     ----------
     batch : TensorMapBatch
-        As `make_tma_descriptors` returns it.
+        The result of `make_tma_descriptors`.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def batch_html(batch: TensorMapBatch) -> str:
     True
     """
     require("batch", batch, (TensorMapBatch,), "make one: make_tma_descriptors(tensors, ...)")
-    # Maps with equal arguments differ only in their address: one layout.
+    # Maps with equal arguments have one layout, because they differ only in their address.
     layouts = len({tm.arguments for tm in batch})
     where = "launchable" if batch.launchable else "not launchable: host memory is among them"
     head = f"{counted(len(batch), 'map')} of 128 bytes, {counted(layouts, 'layout')}, {where}"
@@ -71,7 +71,7 @@ def rules_html(rules: Any) -> str:
     Parameters
     ----------
     rules : RuleList
-        As `tma.rules()` returns it.
+        The result of `tma.rules()`.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def rules_html(rules: Any) -> str:
 
 
 def verify_html(report: Any) -> str:
-    """Return a report of `verify` as HTML: one row per check, and the first disagreement of each.
+    """Return a report of `verify` as HTML: one row per check, and first disagreements in full.
 
     Parameters
     ----------
@@ -142,19 +142,19 @@ def bandwidth_html(report: Any) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BandwidthBars(Figure):
-    """Bandwidths as bars relative to a reference of ratio 1; a bar is (name, ratio, words)."""
+    """Bandwidths as bars. A bar is (name, ratio to the reference, description)."""
 
     title: str
     bars: tuple[tuple[str, float, str], ...]
     reference: str
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel."""
+        """Return one panel with all bars."""
         most = max([1.0, *(ratio for _, ratio, _ in self.bars)])
         # The vertical line at ratio 1.
         cells = [Cell(1 / most, 0, "axis", columns=0, rows=len(self.bars))]
         for n, (name, ratio, about) in enumerate(self.bars):
-            # 21 and 26 letters are the room right of a full bar and left of the bars.
+            # There is room for 21 letters right of the longest bar, and for 26 left of the bars.
             length, text = ratio / most, f"{ratio:.2f}: {about}"[:21]
             cells.append(Cell(0, n, "taken", "", about, length, 0.7))
             cells.append(words(length + 0.02, n, text, "label", 0.7))
@@ -207,7 +207,7 @@ def render_traceback(error: TmaError) -> list[str]:
     """Return a traceback without frames of this package, for IPython (``_render_traceback_``).
 
     In a notebook, the violations are also displayed as HTML above the traceback, and the traceback
-    ends with the ids of the rules. In a terminal, the traceback ends with the whole message.
+    ends with the ids of the broken rules. In a terminal, the traceback ends with the whole message.
 
     Parameters
     ----------
@@ -239,14 +239,14 @@ def render_traceback(error: TmaError) -> list[str]:
 
 
 def _is_hidden(frame: FrameType) -> bool:
-    """Whether a frame belongs to this package or to the notebook."""
+    """Return whether a frame belongs to this package, to IPython or to ipykernel."""
     filename = frame.f_code.co_filename
     hidden = {"IPython", "ipykernel"}
     return filename.startswith(PACKAGE) or not hidden.isdisjoint(Path(filename).parts)
 
 
 def _user_lines(frame: FrameType, line: int) -> list[str]:
-    """Return the user's line that called this package, with an arrow, and the lines around it."""
+    """Return line number `line` of a frame's file with an arrow, and the lines around it."""
     filename = frame.f_code.co_filename
     source = linecache.getlines(filename, frame.f_globals)
     first = max(1, line - AROUND)
@@ -258,7 +258,7 @@ def _user_lines(frame: FrameType, line: int) -> list[str]:
 
 
 def _place(filename: str) -> str:
-    """Return the name of a source: for a cell IPython's ``Cell In[3]``, for a file its name."""
+    """Return IPython's name of a cell, such as ``Cell In[3]``, or the name of a file."""
     compiler = getattr(_shell(), "compile", None)
     can_name = hasattr(compiler, "format_code_name")
     name = compiler.format_code_name(filename) if can_name else None  # type: ignore[union-attr]
@@ -266,7 +266,7 @@ def _place(filename: str) -> str:
 
 
 def _show_card(error: TmaPreconditionError) -> bool:
-    """Show the card of a refusal if the front end has HTML; return whether it has HTML."""
+    """Display a refusal as HTML if the front end shows HTML; return whether it does."""
     has_html = hasattr(_shell(), "kernel")
     if has_html and _SHOWN not in error.__dict__:  # IPython renders a traceback twice
         error.__dict__[_SHOWN] = True
@@ -276,6 +276,6 @@ def _show_card(error: TmaPreconditionError) -> bool:
 
 
 def _shell() -> object:
-    """Return the running IPython, or None; this package never imports IPython."""
+    """Return the running IPython shell or None, without importing IPython."""
     ipython = sys.modules.get("IPython")
     return ipython.get_ipython() if ipython is not None else None

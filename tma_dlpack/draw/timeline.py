@@ -1,6 +1,7 @@
-"""Timelines: a lane for each actor, with bars for runs, waits, copies and errors.
+"""Timelines with a lane of bars for each actor; and pictures of a hang as a chain of waits.
 
-The rows are plain tuples, so `run_kernel`, `lint` and `postmortem` use the same picture.
+The rows of a timeline are plain tuples, so that `run_kernel`, `lint` and `postmortem` can all use
+the same picture.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from tma_dlpack.draw.grid import (
 from tma_dlpack.public import opaque
 from tma_dlpack.tables.errors import bad_value
 
-WIDE, NARROW_WIDTH = 560, NARROW - 24  # px of the axis
-LANE, GAP, NAME = 26, 8, 16  # px: a lane, the space below it, its name in the narrow layout
-TAIL = 0.12  # of the axis, after the last event; for bars that never end
-MOST_NAME = 24  # maximum letters of an actor at the left of its lane
+WIDE, NARROW_WIDTH = 560, NARROW - 24  # px: length of the axis, wide and on a phone
+LANE, GAP, NAME = 26, 8, 16  # px: height of a lane, of the space below it, of its name on a phone
+TAIL = 0.12  # length of endless bars after the last event / length of the axis before it
+MOST_NAME = 24  # maximum number of drawn letters of an actor's name
 MOST_ROWS = 400  # maximum number of drawn bars
-LEAST_LETTERS = 8  # minimum letters of a label that is cut
+LEAST_LETTERS = 8  # a label is omitted if it would be cut to fewer letters
 PROXIES = "threads", "async proxy"  # the actors that access shared memory
-SKETCH = 48  # characters of the axis in text
+SKETCH = 48  # length of the axis in the text, in characters
 
 #: Kind of a bar -> its style, its letter in text, and its meaning.
 KINDS = {
@@ -49,20 +50,21 @@ class TimelineRow(NamedTuple):
     Attributes
     ----------
     actor : str
-        A warp, a copy, a barrier, a proxy; the bars of one actor form one lane.
+        A warp, a copy, a barrier or a proxy. The bars of one actor are in one lane.
     start : float
-        Start of the bar, in any unit: steps, ticks, nanoseconds.
+        Start of the bar, in any unit of time, such as steps, ticks or nanoseconds.
     end : float or None
         End of the bar; None if it never ends.
     kind : {"run", "wait", "copy", "use", "fault"}
     label : str
-        Drawn in the bar if it fits.
+        The text in the bar, which is drawn only if it fits.
     about : str
         The tooltip, and the description in the text; `label` if empty.
     fault : bool
-        Whether this bar is the fault; a bar of any kind can be.
+        Whether the bar is drawn as wrong, whatever its kind is.
     key : str
-        Bars with one key are highlighted together, such as a wait and the copy that ends it.
+        Bars with the same key are highlighted together, such as a wait and the copy that ends the
+        wait.
     """
 
     actor: str
@@ -81,7 +83,7 @@ class TimelineRow(NamedTuple):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether the bar is drawn as the fault."""
+        """Whether the bar is drawn as wrong."""
         return self.fault or self.kind == "fault"
 
 
@@ -91,7 +93,7 @@ class TimelineArrow(NamedTuple):
     Attributes
     ----------
     start, end : str
-        Actors.
+        The actor where the arrow starts, and the actor where the arrow ends.
     at : float
     about : str
     """
@@ -104,7 +106,7 @@ class TimelineArrow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Timeline(Figure):
-    """Bars on an axis of time, a lane for each actor.
+    """Bars on a time axis, with one lane per actor.
 
     Attributes
     ----------
@@ -120,7 +122,7 @@ class Timeline(Figure):
 
     @property
     def actors(self) -> tuple[str, ...]:
-        """The actors, in the order in which rows name them."""
+        """The actors, in the order of their first rows."""
         return tuple(dict.fromkeys(row.actor for row in self.rows))
 
     @property
@@ -133,34 +135,34 @@ class Timeline(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: the bars that are faults."""
+        """The caption: the bars that are wrong."""
         wrong = [f"{row.actor}: {row.said}" for row in self.rows if row.is_wrong]
         return f"Wrong: {'; '.join(dict.fromkeys(wrong))}." if wrong else ""
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel, the names left of the lanes."""
+        """Return one panel, with the names left of the lanes."""
         return (self._scene(WIDE, is_narrow=False),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width, the names above the lanes."""
+        """Return the panel for a phone, with the names above the lanes."""
         return (self._scene(NARROW_WIDTH, is_narrow=True),)
 
     def text(self) -> str:
-        """Return a sketch of the lanes, and a line for each bar with words or a fault."""
+        """Return a sketch of the lanes, and a line for each bar that has a text or is wrong."""
         first, last = self.span
         wide = min(MOST_NAME, max(map(len, self.actors)))
         lines = [self.title]
         for actor in self.actors:
             marks = [" "] * SKETCH
             own = [row for row in self.rows if row.actor == actor]
-            for row in sorted(own, key=lambda row: row.is_wrong):  # a fault covers other bars
+            for row in sorted(own, key=lambda row: row.is_wrong):  # wrong bars last
                 begin = int((row.start - first) / (last - first) * (SKETCH - 1))
                 until = last if row.end is None else row.end
                 stop = max(begin + 1, round((until - first) / (last - first) * SKETCH))
                 mark = KINDS["fault" if row.is_wrong else row.kind][1]
                 marks[begin:stop] = mark * (min(stop, SKETCH) - begin)
             lines.append(f"{actor[:wide]:<{wide}} |{''.join(marks)}|")
-        # The legend: only kinds that occur, in the order of the rows.
+        # The legend has only the kinds that occur, in the order of the rows.
         used = dict.fromkeys("fault" if row.is_wrong else row.kind for row in self.rows)
         lines.append("; ".join(f"{KINDS[kind][1]} {KINDS[kind][2]}" for kind in used))
         for row in self.rows:
@@ -172,7 +174,7 @@ class Timeline(Figure):
         return "\n".join(line[:TEXT_COLUMNS] for line in (*lines, *self.notes))
 
     def _scene(self, width: float, *, is_narrow: bool) -> Scene:
-        """Draw the lanes, then the arrows, then the bars; faults are last and cover other bars."""
+        """Draw the lanes, then the arrows, then the bars; wrong bars are last, over other bars."""
         first, last = self.span
         above, pitch = NAME * is_narrow, LANE + GAP + NAME * is_narrow
         tops = {actor: n * pitch + above for n, actor in enumerate(self.actors)}
@@ -189,7 +191,8 @@ class Timeline(Figure):
                 cells.append(label(0, top, name, "label", LANE))
             cells.append(Cell(0, top + LANE / 2, "grid", columns=width, rows=0))
         cells += self._arrows(tops, x)
-        # Faults are first in the sort, so the limit never drops them; reversed, they are on top.
+        # Sort wrong bars first, so that MOST_ROWS does not omit them, but draw them last, over the
+        # other bars.
         drawn = sorted(self.rows, key=lambda row: not row.is_wrong)[:MOST_ROWS]
         for row in reversed(drawn):
             left, right = x(row.start), width if row.end is None else x(row.end)
@@ -221,7 +224,7 @@ class Timeline(Figure):
 
 
 def _shortened(label: str, room: float) -> str:
-    """Return a label cut to fit, or "" if fewer than `LEAST_LETTERS` would remain."""
+    """Return a label cut to `room` px, or "" if fewer than `LEAST_LETTERS` would remain."""
     if text_width(label) <= room:
         return label
     letters = int(room / LETTER_WIDTH) - 1
@@ -236,16 +239,16 @@ def lanes(
     arrows: Iterable[TimelineArrow | tuple[Any, ...]] = (),
     notes: Sequence[str] = (),
 ) -> Timeline:
-    """Show on an axis of time which actors run, wait and copy; each actor has a lane.
+    """Show on a time axis when each actor runs, waits or copies; each actor has a lane.
 
     Parameters
     ----------
     rows : iterable of TimelineRow
-        Or tuples (actor, start, end, kind, label, about, fault, key); the last five are optional.
-        `end` is None for a bar that never ends.
+        A row can also be a tuple (actor, start, end, kind, label, about, fault, key). The last five
+        items are optional. `end` is None for a bar that never ends.
     title : str
     arrows : iterable of TimelineArrow
-        Or of tuples (from actor, to actor, at, about).
+        An arrow can also be a tuple (from actor, to actor, at, about).
     notes : sequence of str
         Lines below the picture.
 
@@ -256,8 +259,8 @@ def lanes(
     Raises
     ------
     TmaPreconditionError
-        Without rows, for an unknown kind, for a bar that ends before it begins, and for an arrow
-        from or to an actor without a row.
+        If there are no rows, a kind is unknown, a bar ends before it begins, or an actor of an
+        arrow has no row.
 
     Examples
     --------
@@ -300,14 +303,14 @@ def missing_fence(first: str, second: str, *, title: str = "a missing fence") ->
     Parameters
     ----------
     first, second : str
-        The instructions in the order of the program. An instruction that begins with ``cp.`` runs
-        in the async proxy.
+        The two instructions in program order. An instruction that begins with ``cp.`` accesses
+        memory through the async proxy.
     title : str
 
     Returns
     -------
     Timeline
-        Two bars that overlap, because nothing orders one proxy after the other.
+        A timeline with two bars that overlap, because nothing orders the accesses.
 
     Examples
     --------
@@ -320,7 +323,7 @@ def missing_fence(first: str, second: str, *, title: str = "a missing fence") ->
     kind = "copy" if first.startswith("cp.") else "run"
     about = f"{second} may not see {first}: no fence.proxy.async"
     rows = (
-        # The times are invented: the bars overlap in the ticks 4 to 6.
+        # The times are not measured. The bars overlap from tick 4 to tick 6.
         TimelineRow(lanes_of[0], 0, 6, kind, first, first),
         TimelineRow(lanes_of[1], 4, 10, "fault", second, about, True),
     )
@@ -339,7 +342,7 @@ class ChainLink(NamedTuple):
     who, what : str
         The waiting actor, and the object for which it waits.
     about : str
-        The missing arrivals, bytes or phase.
+        What is missing: arrivals, bytes or a phase.
     fault : bool
         Whether `what` is the cause of the hang.
     """
@@ -352,7 +355,7 @@ class ChainLink(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class WaitChain(Figure):
-    """A chain of waits; its last object is the cause.
+    """A chain of waits that explains a hang.
 
     Attributes
     ----------
@@ -364,14 +367,14 @@ class WaitChain(Figure):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All actors and objects of the chain, waiters first."""
+        """All actors and objects of the chain; in each link, the waiting actor is first."""
         return tuple(dict.fromkeys(name for link in self.links for name in (link.who, link.what)))
 
     @property
     def is_cycle(self) -> bool:
         """Whether the links form a cycle."""
         after = {link.who: link.what for link in self.links}
-        # From each waiter, follow the links until they end or meet a name again.
+        # From each waiting actor, follow the links until they end or reach a name a second time.
         for name in after:
             seen = {name}
             while (name := after.get(name, "")) and name not in seen:
@@ -381,11 +384,11 @@ class WaitChain(Figure):
         return False
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel: a box for each name, and an arrow for each wait."""
+        """Return one panel, with a box for each name and an arrow for each wait."""
         return (self._scene(WIDE, is_narrow=False),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel of a phone's width."""
+        """Return the panel for a phone."""
         return (self._scene(NARROW_WIDTH, is_narrow=True),)
 
     def text(self) -> str:
@@ -413,7 +416,7 @@ class WaitChain(Figure):
             if (link := about.get(name)) is None:
                 continue
             said = f"waits for {link.about}" if link.about else "waits for"
-            # An arrow leads only to the next box; a longer wait is named in words.
+            # An arrow only reaches the box below. If the wait is for another box, name this box.
             if tops[link.what] != top + height:
                 said = f"waits for {link.what}" + f": {link.about}" * bool(link.about)
             else:
@@ -429,12 +432,12 @@ class WaitChain(Figure):
 def chain(
     links: Iterable[ChainLink | tuple[Any, ...]], *, title: str = "who waits for whom"
 ) -> WaitChain:
-    """Show a hang as a chain of waits, with what is missing, and the cause marked.
+    """Show a hang as a chain of waits, name what each wait misses, and mark the cause.
 
     Parameters
     ----------
     links : iterable of ChainLink
-        Or of tuples (who, what, about, fault); the last two are optional.
+        A link can also be a tuple (who, what, about, fault). The last two items are optional.
     title : str
 
     Returns
@@ -444,7 +447,7 @@ def chain(
     Raises
     ------
     TmaPreconditionError
-        Without links.
+        If there are no links.
 
     Examples
     --------

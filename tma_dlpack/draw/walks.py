@@ -28,11 +28,11 @@ from tma_dlpack.public import opaque, with_arguments_of
 from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
-UNIT = 30, 30  # px of a pixel
-MAX_CELLS = 14  # maximum number of pixels that are drawn along one axis
+UNIT = 30, 30  # px: width and height of a drawn pixel
+MAX_CELLS = 14  # maximum number of pixels that are drawn along h or along w
 MAX_IMAGES = 3
 MAP = 110, 200  # px of the overview: maximum height and width
-LEAST_JUMP = 4  # minimum px between rows of pixels for drawing the path
+LEAST_JUMP = 4  # px; the path between two rows is drawn only if they are at least this far apart
 WHOLE = "the whole walk; framed: what is drawn"
 LEGEND = (
     (Cell(0, 0, "taken", "n"), "row n of the tile"),
@@ -45,21 +45,21 @@ SHIFTED = Cell(0, 0, "shifted"), "bounding box shifted by the offsets: where the
 
 @dataclass(frozen=True, slots=True)
 class Pixel:
-    """A pixel of a column; it becomes one row of the tile.
+    """A pixel of an im2col column; it becomes one row of the tile.
 
     Attributes
     ----------
     row : int
         Index of the row in the tile.
     position : tuple of int
-        Row-major position of its first channel in the tensor: (n, [d,] [h,] w, c); for an
-        interleaved map (n, slice, [d,] [h,] w).
+        Row-major position of the pixel's first channel in the tensor: (n, [d,] [h,] w, c). For an
+        interleaved map, it is (n, slice, [d,] [h,] w).
     h, w : int
-        Position in the picture; h is 0 for images without height.
+        Position of the pixel in its image; h is 0 for images without height.
     inside : bool
         Whether the pixel is in bounds.
     global_offset : int
-        Bytes from the map's global_address to its first channel; valid only in bounds.
+        Bytes from the map's global_address to the pixel's first channel; valid only if `inside`.
     """
 
     row: int
@@ -81,7 +81,7 @@ class Pixel:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """The pixels that a column takes from one image, or from one depth of a volume."""
+    """The pixels of an im2col column in one image, or in one depth of a volume."""
 
     name: str
     pixels: tuple[Pixel, ...]
@@ -90,17 +90,17 @@ class Image:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Im2colWalk(Figure):
-    """A column of pixels, drawn on its images.
+    """An im2col column: pixels that are drawn in their images.
 
     Attributes
     ----------
     extent : tuple of (int, int)
         Height and width of an image; height is 1 for a one-dimensional image.
     box : tuple of (int, int, int, int)
-        First and last h, first and last w of the bounding box, before the offsets are added. The
-        walk stays in this box.
+        The bounding box before the offsets are added: first h, last h, first w, last w. The walk
+        stays in this box.
     offsets : tuple of (int, int)
-        Offsets of h and w, by which the bounding box is shifted to the pixels that are read.
+        Offsets (h, w). A copy reads the pixels at the positions of the walk plus these offsets.
     images : tuple of Image
         The first images of the walk, at most 3.
     notes : tuple of str
@@ -115,18 +115,18 @@ class Im2colWalk(Figure):
 
     @property
     def shifted(self) -> tuple[int, int, int, int]:
-        """The bounding box after the offsets, which contains the pixels."""
+        """The bounding box after the offsets have been added; it contains all pixels."""
         (h, w), (top, bottom, left, right) = self.offsets, self.box
         return top + h, bottom + h, left + w, right + w
 
     def brief(self) -> Im2colWalk:
-        """Return the first image alone, with a note on the further images."""
+        """Return the picture with only its first image, and a note about the other images."""
         notes = (*self.notes, "further images: see draw.walk")
         short = replace(self, images=self.images[:1], notes=notes)
         return short if len(self.images) > 1 else self
 
     def whole(self, image: Image) -> tuple[range, range]:
-        """Return the ranges of h and w that contain the image, both boxes and all pixels."""
+        """Return the ranges of h and w that contain the image, `box`, `shifted` and all pixels."""
         height, width = self.extent
         top, bottom, left, right = zip(self.box, self.shifted, strict=True)
         rows = 0, height - 1, *top, *bottom, *(p.h for p in image.pixels)
@@ -134,22 +134,22 @@ class Im2colWalk(Figure):
         return range(min(rows), max(rows) + 1), range(min(columns), max(columns) + 1)
 
     def window(self, image: Image) -> tuple[range, range]:
-        """Return the drawn ranges of h and w: at most 14 each, around the image's first pixel."""
+        """Return the drawn ranges of h and w: at most 14 positions each, near the first pixel."""
         (rows, columns), first = self.whole(image), image.pixels[0]
         return _around(first.h, rows), _around(first.w, columns)
 
     def runs(self, image: Image) -> list[tuple[int, int, int]]:
-        """Return (h, first w, last w) of each row of pixels, in the order of the walk."""
+        """Return (h, first w, last w) for each run of pixels with one h, in the walk's order."""
         rows = [list(row) for _, row in groupby(image.pixels, key=lambda p: p.h)]
         return [(row[0].h, row[0].w, row[-1].w) for row in rows]
 
     def cut(self, image: Image) -> tuple[bool, bool, bool, bool]:
-        """Whether the image continues left, above, right and below the drawn part."""
+        """Return four flags: the image continues left of, above, right of, below the drawn part."""
         (rows, columns), (height, width) = self.window(image), self.extent
         return columns.start > 0, rows.start > 0, columns.stop < width, rows.stop < height
 
     def missing(self, image: Image) -> list[str]:
-        """Describe the drawn part if some of the image or of its pixels is not drawn."""
+        """Return a note on the drawn part, if a part of the image or some pixels are not drawn."""
         rows, columns = self.window(image)
         left = sum(p.h not in rows or p.w not in columns for p in image.pixels)
         if not left and not any(self.cut(image)):
@@ -158,7 +158,7 @@ class Im2colWalk(Figure):
         return [f"{drawn}; {left} pixels are elsewhere" if left else drawn]
 
     def cells(self, image: Image) -> dict[tuple[int, int], Cell]:
-        """Return the drawn pixels of an image by (h, w): pixels of the tile and other pixels."""
+        """Return (h, w) -> cell for all drawn pixels of an image, copied or not."""
         (rows, columns), (height, width) = self.window(image), self.extent
         inside = {(h, w) for h in rows for w in columns if 0 <= h < height and 0 <= w < width}
         found = {(h, w): Cell(w, h, "tensor") for h, w in inside if image.exists}
@@ -175,7 +175,7 @@ class Im2colWalk(Figure):
         return f"The {len(pixels)} numbered pixels become rows of the tile: {copied}{rest}."
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Lower to one panel per image."""
+        """Return one panel per image."""
         return tuple(map(self._scene, self.images))
 
     def _scene(self, image: Image) -> Scene:
@@ -190,7 +190,7 @@ class Im2colWalk(Figure):
             cells += _outline(self.shifted, rows, columns, "shifted")
             legend = (*LEGEND, SHIFTED)
         ends = (columns.start, columns.stop), (rows.start, rows.stop)
-        # Only cut sides: the cells have edges of their own.
+        # Draw only the sides that are cut, because the cells draw all other edges.
         cells += [side for side in sides(*ends, self.cut(image)) if side.style == "zigzag"]
         about, notes = f"{self.title}, {image.name}", (*self.notes, *self.missing(image))
         grids = [Grid(tuple(cells), UNIT, (edge, above))]
@@ -199,7 +199,7 @@ class Im2colWalk(Figure):
         return lay_out(about, grids, image.name, (), notes, legend)
 
     def _map(self, image: Image) -> Grid:
-        """Draw the minimap: the whole image, each run, the lines between runs, and a frame."""
+        """Draw the minimap: the image, its runs, lines between runs, a frame for the drawn part."""
         (tall, wide), (rows, columns) = self.whole(image), self.window(image)
         runs = self.runs(image)
         unit = min(MAP[0] / len(tall), MAP[1] / len(wide))
@@ -207,7 +207,7 @@ class Im2colWalk(Figure):
         cells = [Cell(0, 0, "tensor", columns=width, rows=height)] * image.exists
         for h, w, end in runs:
             cells.append(Cell(w, h, "taken", "", f"h {h}, w {w}..{end}", columns=end + 1 - w))
-        # From the middle of a run's last pixel to the middle of the next run's first pixel.
+        # Join the middle of a run's last pixel with the middle of the next run's first pixel.
         for (h, _, end), (to, w, _) in pairwise(runs):
             if (to - h) * unit >= LEAST_JUMP:
                 cells.append(Cell(end + 0.5, h + 0.5, "way", columns=w - end, rows=to - h))
@@ -249,18 +249,20 @@ def _outline(box: tuple[int, int, int, int], rows: range, columns: range, style:
 @opaque
 @with_arguments_of(shared)
 def walk(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Im2colWalk:
-    """Show the pixel of each row of an im2col tile.
+    """Show which pixel becomes which row of an im2col tile.
 
     Parameters
     ----------
     tensor_map : TensorMap or Tile
-        An im2col or im2col-wide map, or a tile of one, whose own coordinates and offsets are used.
+        An im2col or im2col-wide map, or a Tile of such a map. A Tile has its own coordinates and
+        offsets, so the other arguments are ignored.
     coords : sequence of int, optional
-        Row-major, as in `load_tile`; None for the bounding box's first pixel.
+        Row-major coordinates, as in `load_tile`; None means the bounding box's first pixel.
     im2col_offsets : sequence of int, optional
-        Row-major (D, H, W). For a convolution, an offset is tap x dilation.
+        Row-major offsets (D, H, W). In a convolution, an offset is the index of the filter tap
+        times the dilation.
     smem_offset : int
-        Start of the tile in shared memory, bytes; a multiple of 128.
+        Start of the tile in shared memory, in bytes; a multiple of 128.
 
     Returns
     -------
@@ -270,10 +272,10 @@ def walk(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Im2colWalk:
     Raises
     ------
     TmaPreconditionError
-        For an object that is neither a map nor a tile, and for coordinates and offsets that
-        `load_tile` would refuse.
+        If `tensor_map` is neither a TensorMap nor a Tile, or `load_tile` would refuse the
+        coordinates or offsets.
     TmaUnsupportedError
-        For tiled maps, which `tensor` shows.
+        For tiled maps; use `tensor` for them.
 
     Examples
     --------
@@ -299,11 +301,11 @@ def walk(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Im2colWalk:
     if args.kind == "tiled":
         message = "only im2col maps have pixels to walk; for a tiled map use draw.tensor"
         raise TmaUnsupportedError(message)
-    # Name -> driver dimension; offsets are in the same order, W first.
+    # Name (w, h or d) -> driver dimension. `request.offsets` also begins with w.
     dims = dict(zip("whd", spatial_dims(args), strict=False))
     offsets = dict(zip(dims, (*request.offsets, 0, 0, 0), strict=False))
     start, box = request.coords[0].tolist(), im2col_box(args)
-    # im2col-wide walks only along w: h stays constant.
+    # An im2col-wide map has no bounding box along h, because it walks only along w.
     ends = {name: box.get(d, (start[d], start[d])) for name, d in dims.items()}
     boxed = ", ".join(f"{n} {ends[n][0]}..{ends[n][1]}" for n in "hw" if n in dims)
     moved = ", ".join(f"{n} {offsets[n]}" for n in "dhw" if n in dims)
@@ -319,12 +321,12 @@ def walk(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> Im2colWalk:
 
 
 def _images(request: CopyRequest, dims: dict[str, int]) -> tuple[tuple[Image, ...], int]:
-    """Return the first 3 groups of pixels, by image and depth, and the number of other pixels."""
+    """Return the pixels of the first 3 images or depths, and the number of all other pixels."""
     extents = request.plan.arguments.global_dim
     which = {name: d for name, d in (("n", len(extents) - 1), *dims.items()) if name in "nd"}
     lines, positions = request.lines(), lines_positions(request).tolist()
     offsets = (lines.origins[0] + lines.start[0]).tolist()
-    # In bounds: the pixel is, and at least one of its channels is.
+    # A pixel is in bounds if its position and at least one of its channels are in bounds.
     inside = (lines.inside[0] & (lines.first[0] < lines.last[0])).tolist()
     images: list[Image] = []
     for place, group in groupby(enumerate(positions), lambda p: [p[1][d] for d in which.values()]):

@@ -1,12 +1,13 @@
 """All calls to libcuda: the list of GPUs, and the driver's encoders.
 
-Nothing is loaded at import. The first use loads the driver's library and calls cuInit. A context is
-created only when a map is encoded. Every call restores the caller's current context.
+Importing this package does not load libcuda. The first call of a function loads libcuda and calls
+cuInit. A context is created only when a map is encoded. Every call restores the caller's current
+context.
 
-`library.py` loads libcuda, has the prototypes of its functions and describes the GPUs. `encode.py`
-has one row per parameter of cuTensorMapEncode*, and calls these functions.
+`library.py` loads libcuda, declares the prototypes of its functions, and describes the GPUs.
+`encode.py` calls the functions cuTensorMapEncode*, and has a table with one row per parameter.
 
-Source: cuda.h of CUDA 13.0; the CUDA driver API documents.
+Source: cuda.h of CUDA 13.0, and the documentation of the CUDA driver API.
 
 >>> from tma_dlpack import driver
 >>> driver.is_available() is (driver.status().reason is None)

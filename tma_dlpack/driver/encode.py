@@ -1,7 +1,7 @@
-"""Maps encoded by the driver: the three encoders, and the replacement of an address.
+"""`encode` and `replace_address`, which call the driver's functions for tensor maps.
 
-The table of parameters defines the prototypes of the encoders, the arguments of a call, and the
-list of arguments in an error message. Source: cuda.h of CUDA 13.0.
+The table of parameters defines the prototypes of the driver's functions, the arguments of a call,
+and the list of arguments in an error message. Source: cuda.h of CUDA 13.0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tma_dlpack.tables.targets import (
     Target,
 )
 
-#: C type -> (ctypes' class, letter in `struct`, low, high); a value fits if low <= value < high.
+#: C type -> (ctypes class, `struct` format letter, low, high). A value fits if low <= value < high.
 _C_TYPES: dict[str, tuple[Any, str, int, int]] = {
     "cuuint32_t": (ctypes.c_uint32, "I", 0, 1 << 32),
     "cuuint64_t": (ctypes.c_uint64, "Q", 0, 1 << 64),
@@ -43,16 +43,17 @@ _C_TYPES: dict[str, tuple[Any, str, int, int]] = {
 _OF_A_KERNEL = (
     "It is the error of an earlier kernel, which every later call returns, an encode too."
 )
-#: Minimum number of entries in an array, so that the driver does not read past its end.
+#: Minimum number of entries in an array argument, so that the driver never reads past its end.
 _LEAST_ENTRIES = 5
 
 
 class Parameter(NamedTuple):
     """One parameter of an encoder.
 
-    `c_name` is the C type in cuda.h. `attribute` is the attribute of `EncodeArguments`, "" for the
-    address. For an array, `fewer` is the rank minus the number of entries. For a scalar, `fewer` is
-    None; if its attribute is a tuple, the scalar is the first entry.
+    `c_name` is the C type in cuda.h. `attribute` is the name of the attribute of `EncodeArguments`
+    that has the value; "" means the address. For an array, `fewer` is the rank minus the number of
+    entries. For a scalar, `fewer` is None. If the attribute of a scalar is a tuple, the scalar is
+    the tuple's first entry.
     """
 
     name: str
@@ -67,9 +68,9 @@ class Parameter(NamedTuple):
 
 
 class Encoder(NamedTuple):
-    """One function cuTensorMapEncode*: its name, and its parameters after the map, in order.
+    """One function cuTensorMapEncode*: its name, and the parameters that follow the map, in order.
 
-    `since` is the first version of CUDA with this function, in the form of cuDriverGetVersion.
+    `since` is the first version of CUDA with this function, as cuDriverGetVersion returns it.
     """
 
     function: str
@@ -133,7 +134,9 @@ ENCODERS: dict[MapKind, Encoder] = {
 
 
 def bind(encoder: Encoder, arguments: EncodeArguments, address: int) -> list[Any]:
-    """Turn arguments into C values, in the order of the prototype after the map; arrays as bytes.
+    """Convert arguments to C values, in the order of the parameters that follow the map.
+
+    An array becomes the bytes of the C array.
 
     Raises
     ------
@@ -150,13 +153,13 @@ def bind(encoder: Encoder, arguments: EncodeArguments, address: int) -> list[Any
             if len(value) != count:
                 limit = f"the driver reads {count} at rank {arguments.rank}"
                 raise _misfit(p.name, f"{p.name} has {len(value)} entries", limit)
-            # "=" packs without padding, so the bytes are the C array.
+            # The format "=" packs without padding, as a C array is packed.
             spare = (0,) * (_LEAST_ENTRIES - count)
             letter = _C_TYPES[p.c_name][1]
             try:
                 value = struct.pack(f"={count + len(spare)}{letter}", *value, *spare)
             except struct.error:
-                # One of these raises, with the entry that does not fit.
+                # One of these calls raises an error that names the entry that does not fit.
                 for i, entry in enumerate(value):
                     _check_fits(p, f"{p.name}[{i}]", entry)
                 raise
@@ -176,7 +179,7 @@ def _misfit(name: str, found: str, limit: str) -> TmaPreconditionError:
 
 
 def describe(encoder: Encoder, arguments: EncodeArguments, address: int) -> Iterator[str]:
-    """Return every argument as a line ``name = value``, under its driver name."""
+    """Yield a line ``name = value`` for every argument, with the driver's name."""
     for p in encoder.parameters:
         value = p.read(arguments, address)
         if not p.attribute:
@@ -195,12 +198,13 @@ def encode(arguments: EncodeArguments, address: int, device_id: int | None = Non
     Parameters
     ----------
     arguments : EncodeArguments
-        Index 0 innermost; `arguments.kind` chooses cuTensorMapEncodeTiled, ...Im2col or
-        ...Im2colWide.
+        The arguments, with the innermost dimension at index 0. `arguments.kind` selects
+        cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col or cuTensorMapEncodeIm2colWide.
     address : int
         Address of the tensor.
     device_id : int or None
-        The GPU in whose primary context to encode; None means the current context, or GPU 0's.
+        The GPU whose primary context the call uses. None means the current context, or GPU 0's
+        primary context if no context is current.
 
     Returns
     -------
@@ -212,20 +216,20 @@ def encode(arguments: EncodeArguments, address: int, device_id: int | None = Non
     TmaPreconditionError
         If a value does not fit the C type of its parameter, or an array has the wrong length.
     TmaDriverError
-        If the driver refuses; the message shows every argument under its driver name.
+        If the driver refuses the arguments. The message lists every argument by its driver name.
     TmaUnsupportedError
-        Without a driver or GPU, or if the driver is too old for this call.
+        If there is no driver or no GPU, or if the driver is too old for this call.
     """
     encoder = ENCODERS[arguments.kind]
     function = driver_function(encoder.function)
     function.argtypes = encoder.prototype
     values = bind(encoder, arguments, address)
-    # `room` owns the memory at `start`, so it must live until the bytes are copied.
+    # `room` owns the memory at `start`, so `room` must live until the bytes are copied.
     room, start = _map_storage()
     result, ordinal = call_in_context(device_id, function, start, *values)
     if result != SUCCESS:
         shown = "".join(f"\n  {line}" for line in describe(encoder, arguments, address))
-        # The arguments are not the cause of such a result.
+        # A sticky error comes from an earlier kernel, so the arguments are not its cause.
         if result in STICKY:
             shown += f"\n{_OF_A_KERNEL} {HOW_TO_FIND}"
         raise TmaDriverError(f"{encoder.function} returned {result_name(result)}{shown}")
@@ -235,16 +239,16 @@ def encode(arguments: EncodeArguments, address: int, device_id: int | None = Non
 
 
 def replace_address(data: bytes, address: int, device_id: int | None = None) -> bytes:
-    """Replace the address of a map with the driver (cuTensorMapReplaceAddress).
+    """Return the bytes of a map with another address, from the driver's cuTensorMapReplaceAddress.
 
     Raises
     ------
     TmaPreconditionError
-        If the map is not 128 bytes, or the address does not fit 64 bits.
+        If the map is not 128 bytes, or the address does not fit in 64 bits.
     TmaDriverError
-        If the driver refuses, for example a misaligned address.
+        If the driver refuses the arguments, for example a misaligned address.
     TmaUnsupportedError
-        Without a driver or GPU, or if the driver is too old for this call.
+        If there is no driver or no GPU, or if the driver is too old for this call.
     """
     if len(data) != MAP_BYTES:
         raise _misfit("tensorMap", f"tensorMap has {len(data)} bytes", "it must have 128")
@@ -267,12 +271,12 @@ def replace_address(data: bytes, address: int, device_id: int | None = None) -> 
 def clear_bit_85(data: bytes, target: Target) -> bytes:
     """Clear bit 85 of a map, which old drivers set wrongly on compute capability 10.0 and later.
 
-    The bit is the allocation class (`tables.bits.ALLOCATION_CLASS`), and 0 is always safe. For
-    other targets, and for drivers of CUDA 13.2 and later, the bytes do not change. A target without
-    a driver version counts as an old driver.
+    The bit is the allocation class (`tables.bits.ALLOCATION_CLASS`). The value 0 is always safe.
+    The bytes do not change for older GPUs, and for drivers of CUDA 13.2 and later. If the target
+    has no driver version, the driver is assumed to be old.
 
-    Source: release notes of driver 595.71.05; libcu++ clears the bit after each encoding on
-    drivers below 13.2 (driver_api.h, NVIDIA/cccl 571f2fc3bc). Documented, not measured.
+    Source: release notes of driver 595.71.05. libcu++ clears the bit after each encoding with a
+    driver below 13.2 (driver_api.h, NVIDIA/cccl 571f2fc3bc). Documented, not measured.
 
     >>> from tma_dlpack.tables.targets import Target
     >>> set_bit = (1 << 85).to_bytes(128, "little")
@@ -288,11 +292,11 @@ def clear_bit_85(data: bytes, target: Target) -> bytes:
 
 
 def _mend(data: bytes, arguments: EncodeArguments, target: Target) -> bytes:
-    """Apply the bit-85 rule as libcu++ does.
+    """Clear bit 85 in those maps in which libcu++ clears bit 85.
 
-    libcu++ clears the bit in tiled maps of rank 2 and more of any size, because the size that it
-    computes includes a stride past the last one, which is 0. In a map of rank 1 it clears the bit
-    only below 128 KiB.
+    libcu++ clears the bit if the size that it computes for the tensor is below 128 KiB. For a map
+    of rank 1, the computed size is right. For a tiled map of rank 2 or more, the computed size is
+    always 0, because libcu++ multiplies by a stride after the last stride, and that stride is 0.
     """
     if arguments.kind != "tiled":
         return data
@@ -306,8 +310,8 @@ _Room = ctypes.c_char * (2 * MAP_BYTES)
 
 
 def _map_storage() -> tuple[Any, int]:
-    """Return zeroed memory, and the address of 128 bytes in it that are aligned to 128."""
-    # cuda.h requires 64 bytes for a CUtensorMap, and from CUDA 13 on its type is aligned to 128.
+    """Return zeroed memory, and the first address in the memory that is aligned to 128 bytes."""
+    # cuda.h requires an alignment of 64 bytes for a CUtensorMap, and of 128 from CUDA 13 on.
     room = _Room()
     start = ctypes.addressof(room)
     return room, start + -start % MAP_BYTES

@@ -1,4 +1,4 @@
-"""The library libcuda: its functions, the list of GPUs, and the switch of contexts.
+"""libcuda: loading the library, calling its functions, listing GPUs, and switching contexts.
 
 Source: cuda.h of CUDA 13.0 (prototypes, attribute numbers).
 """
@@ -33,17 +33,17 @@ _POINTER_RANGE_SIZE = 12
 SUCCESS = 0
 _INVALID_VALUE = 1
 _INVALID_CONTEXT = 201
-#: Results after which no kernel runs in this process, such as CUDA_ERROR_ILLEGAL_INSTRUCTION.
+#: Results after which this process can run no kernel, such as CUDA_ERROR_ILLEGAL_INSTRUCTION.
 _KILLED = frozenset({700, 702, 714, 715, 716, 717, 718, 719})
 
-#: The first driver with a function: CUDA version, and version of the Linux driver. A function that
-#: `_SINCE` does not name came with tensor maps or before them.
+#: Function -> the first driver with this function: CUDA version (version of the Linux driver). A
+#: function without an entry exists in every driver from `_WITH_TENSOR_MAPS` on.
 _WITH_TENSOR_MAPS = "CUDA 12.0 (525.60)"
 _SINCE = {"cuTensorMapEncodeIm2colWide": "CUDA 12.8 (570.26)"}
 
 
-#: ctypes' class by letter. A lower-case letter is an input; the upper-case letter is a pointer to
-#: it, through which the function writes a result.
+#: Letter -> ctypes class. A lower-case letter is an input. The upper-case letter is a pointer to
+#: the same type, through which the function writes a result.
 _LETTERS: dict[str, Any] = {
     "i": ctypes.c_int,
     "u": ctypes.c_uint,
@@ -55,7 +55,7 @@ _LETTERS: dict[str, Any] = {
 }
 _LETTERS |= {letter.upper(): ctypes.POINTER(kind) for letter, kind in _LETTERS.items()}
 
-# Functions of cuda.h: one letter per parameter.
+# Function of cuda.h -> one letter of `_LETTERS` per parameter.
 _SIGNATURES = {
     "cuInit": "u",
     "cuDriverGetVersion": "I",
@@ -116,7 +116,7 @@ class DriverStatus:
     Attributes
     ----------
     version : int or None
-        ``cuDriverGetVersion``, such as 13000 for CUDA 13.0; None without a driver.
+        The result of ``cuDriverGetVersion``, such as 13000 for CUDA 13.0; None without a driver.
     devices : tuple of DeviceFacts
         The GPUs in the order of their ordinals.
     reason : str or None
@@ -129,7 +129,7 @@ class DriverStatus:
 
 
 def tool(name: str) -> str | None:
-    """Return the path of a program of the CUDA toolkit, such as nvcc, or None."""
+    """Return the path of a program of the CUDA toolkit, such as nvcc; None if it is not found."""
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     folders = [os.environ.get("PATH", ""), f"{home}/bin"]
     return shutil.which(name, path=os.pathsep.join(folders))
@@ -141,7 +141,10 @@ def is_available() -> bool:
 
 
 def status() -> DriverStatus:
-    """Return the driver and the GPUs, from the first call in this process. Never raises."""
+    """Return the driver and the GPUs. Never raises.
+
+    The first call in a process makes the list; later calls return the same list.
+    """
     return _survey()[1]
 
 
@@ -151,12 +154,12 @@ def device_target(device_id: int) -> Target:
     Parameters
     ----------
     device_id : int
-        The GPU's ordinal, as in frameworks and DLPack.
+        The GPU's ordinal, which is also its device index in frameworks and in DLPack.
 
     Raises
     ------
     TmaUnsupportedError
-        Without a driver, or if this machine has no GPU with this ordinal.
+        If there is no driver, or if this machine has no GPU with this ordinal.
     """
     found = status()
     if found.reason is not None:
@@ -182,9 +185,9 @@ def current_device() -> int | None:
 
 
 def pointer_device(address: int) -> int | None:
-    """Return the ordinal of an address's GPU; None if CUDA does not know the address.
+    """Return the ordinal of the GPU of an address; None if CUDA did not allocate the address.
 
-    For managed memory, this is the GPU whose context allocated the memory.
+    For managed memory, the result is the GPU whose context allocated the memory.
     """
     device = ctypes.c_int(-1)
     known = _ask_pointer(_POINTER_DEVICE_ORDINAL, address, device)
@@ -192,7 +195,10 @@ def pointer_device(address: int) -> int | None:
 
 
 def pointer_range(address: int) -> tuple[int, int] | None:
-    """Return the start address and the bytes of an address's allocation; None if unknown."""
+    """Return the start and the size in bytes of the allocation that contains an address.
+
+    None if CUDA did not allocate the address.
+    """
     start, size_bytes = ctypes.c_uint64(), ctypes.c_size_t()
     if not _ask_pointer(_POINTER_RANGE_START, address, start):
         return None
@@ -202,7 +208,7 @@ def pointer_range(address: int) -> tuple[int, int] | None:
 
 
 def _ask_pointer(attribute: int, address: int, answer: Any) -> bool:
-    # The driver returns these two results for addresses that CUDA did not allocate.
+    # For an address that CUDA did not allocate, the driver returns one of the two results below.
     result = _library().cuPointerGetAttribute(ctypes.addressof(answer), attribute, address)
     if result in (_INVALID_VALUE, _INVALID_CONTEXT):
         return False
@@ -212,12 +218,12 @@ def _ask_pointer(attribute: int, address: int, answer: Any) -> bool:
 
 @contextmanager
 def in_context(device_id: int | None) -> Iterator[int]:
-    """Make a GPU's primary context current in a ``with`` block; then restore the old context.
+    """Make a GPU's primary context current in a ``with`` block, and then restore the old context.
 
     Parameters
     ----------
     device_id : int or None
-        The GPU. None keeps the current context, and means GPU 0 if no context is current.
+        The GPU. None keeps the current context. If no context is current, None means GPU 0.
 
     Yields
     ------
@@ -234,19 +240,21 @@ def in_context(device_id: int | None) -> Iterator[int]:
 
 
 def call_in_context(device_id: int | None, function: Any, *arguments: Any) -> tuple[int, int]:
-    """Call a function of the driver in a GPU's primary context; fast if it is already current.
+    """Call a function of the driver in a GPU's primary context.
+
+    The call is faster if this context is already current.
 
     Returns
     -------
     result, device_id : int
-        The CUresult, and the GPU whose context it was.
+        The CUresult, and the ordinal of the GPU whose context was used.
     """
     if device_id is None:
         with in_context(None) as ordinal:
             return function(*arguments), ordinal
     context, current = _primary_context(device_id), ctypes.c_void_p()
     _library().cuCtxGetCurrent(current)
-    # No push and pop, which most calls do not need.
+    # Most calls find the context current, so they need no push and no pop.
     if current.value == context:
         return function(*arguments), device_id
     with _pushed(context):
@@ -255,9 +263,10 @@ def call_in_context(device_id: int | None, function: Any, *arguments: Any) -> tu
 
 @contextmanager
 def in_context_of(address: int) -> Iterator[int]:
-    """Make the context of an address current in a ``with`` block; then restore the old context.
+    """Make the context of an address current in a ``with`` block, then restore the old context.
 
-    Memory of a pool belongs to no context; for such memory, its GPU's primary context is used.
+    Memory from a memory pool belongs to no context. For such memory, the primary context of the
+    memory's GPU is used.
 
     Yields
     ------
@@ -267,7 +276,7 @@ def in_context_of(address: int) -> Iterator[int]:
     Raises
     ------
     TmaUnsupportedError
-        If CUDA does not know the address.
+        If CUDA did not allocate the address.
     """
     ordinal = pointer_device(address)
     if ordinal is None:
@@ -292,13 +301,13 @@ def _pushed(context: int) -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _survey() -> tuple[Any, DriverStatus]:
-    """Load the library and list the GPUs, once; again in a forked child."""
+    """Load the library and list the GPUs, once per process. A forked child repeats both."""
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError as error:
         reason = f"no CUDA driver: {LIBRARY} was not found ({error}); install an NVIDIA driver"
         return None, DriverStatus(None, (), reason)
-    # An old driver lacks some functions; `driver_function` raises when one of them is used.
+    # An old driver lacks some functions. `driver_function` raises if such a function is needed.
     for name, letters in _SIGNATURES.items():
         function = getattr(library, name, None)
         if function is not None:
@@ -323,7 +332,10 @@ def _start(library: Any, version: int) -> tuple[DeviceFacts, ...]:
 
 @lru_cache(maxsize=1)
 def _forget_after_fork() -> None:
-    """Clear the caches in a forked child, in which the parent's driver does not work."""
+    """Register hooks that clear the caches in a forked child.
+
+    The child must load the driver again, because the parent's CUDA state is invalid in the child.
+    """
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_survey.cache_clear)
         os.register_at_fork(after_in_child=_primary_context.cache_clear)
@@ -356,7 +368,7 @@ def _library() -> Any:
 
 
 def driver_function(name: str) -> Any:
-    """Return a function of the driver, by name; raise if the driver is too old to have it."""
+    """Return a function of the driver by name; raise if the driver is too old to have it."""
     library = _library()
     function = getattr(library, name, None)
     if function is None:
@@ -368,18 +380,18 @@ def driver_function(name: str) -> Any:
 
 
 def call(name: str, *arguments: Any) -> None:
-    """Call a function of the driver, and raise `TmaDriverError` unless it succeeds."""
+    """Call a function of the driver; raise `TmaDriverError` if the result is not CUDA_SUCCESS."""
     _succeed(name, driver_function(name)(*arguments))
 
 
 def _dotted(version: int | None) -> str:
-    # cuDriverGetVersion: 1000 * major + 10 * minor.
+    # cuDriverGetVersion returns 1000 * major + 10 * minor.
     return "?" if version is None else f"{version // 1000}.{version % 1000 // 10}"
 
 
 @lru_cache(maxsize=64)
 def _primary_context(device_id: int) -> int:
-    """Retain a GPU's primary context, once per process; it is never released."""
+    """Retain a GPU's primary context, once per process. The context is never released."""
     device_target(device_id)
     context = ctypes.c_void_p()
     _succeed("cuDevicePrimaryCtxRetain", _library().cuDevicePrimaryCtxRetain(context, device_id))

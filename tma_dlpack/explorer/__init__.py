@@ -1,8 +1,12 @@
-"""The explorer: a page in which one drags the box, as a file and, by `explore`, in a notebook.
+"""The explorer: a page in which users drag a box on a tensor and see the tensor map that results.
 
-The page judges and encodes with the C core, compiled to WebAssembly (native/page.c, called by
-`core.js`), and simulates and draws in JavaScript: `model.js` documents what its model answers,
-`host.js` what the front end, `explorer.js`, asks. `page.py` puts it together. `widget.py` shows the
-same page in a notebook, as an anywidget, with a tensor's own numbers: of Python is only
-`choice.py`, which makes the map of the page's state.
+The page is an HTML file, which `explore` shows in a notebook. The page checks and encodes maps with
+the C core, which is native/page.c compiled to WebAssembly. `core.js` calls the C core. The page
+simulates and draws copies in JavaScript.
+
+- `model.js` documents the functions that check and simulate.
+- `host.js` documents the back end that the front end, `explorer.js`, calls.
+- `page.py` joins the scripts to a page.
+- `widget.py` shows the page in a notebook, as an anywidget, for a tensor of the notebook.
+- `choice.py` makes the map of the page's state in Python.
 """

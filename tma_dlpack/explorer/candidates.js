@@ -1,20 +1,22 @@
-// Fixes of a call, as checks/candidates.py and the `candidates` of the rows have them: the same
-// alternatives, each a list of the same tries in the same order. tests/explorer holds both equal.
+// `tmaCandidates` returns the candidate fixes of a broken rule. checks/candidates.py and the `candidates` of the
+// rules' rows are the Python versions. JavaScript and Python have the same alternatives, each with
+// the same tries in the same order. tests/explorer checks that JavaScript and Python agree.
 //
-// A way is {change: other arguments, view: another tensor {shape, strides, dtype, address} or null, isGuess}.
+// A way is a candidate fix: {change: other arguments, view: another tensor {shape, strides, dtype, address} or null,
+// isGuess: whether the fix may not be what the user means}. An alternative is a list of ways, which are tried in order.
 
 const tmaCandidates = (() => {
   const T = tmaTables, K = T.K, R = tmaRequest;
   const { reversed, product } = R;
-  const COPY_AT = 2 ** 20; // where a copy is supposed to be, aligned as its framework allocates
-  const WIDEST_BITS = 64; // of the integers that a tensor can be viewed as
-  const SPAN_BYTES = [16, 32, 64, 128, 128, 128, 128]; // by swizzle
+  const COPY_AT = 2 ** 20; // the assumed address of a copied tensor, which is well aligned
+  const WIDEST_BITS = 64; // bits of the widest integer type of a view
+  const SPAN_BYTES = [16, 32, 64, 128, 128, 128, 128]; // the index is the value of the swizzle
   const upTo = (n, unit) => Math.ceil(n / unit) * unit, downTo = (n, unit) => Math.floor(n / unit) * unit;
   const range = (n, first = 0) => Array.from({ length: Math.max(0, n - first) }, (_, i) => first + i);
   const way = (change, isGuess = false) => ({ change, view: null, isGuess });
   const isPadded = (row) => row.packed_unit >= K.PADDED_INNER_VALUES;
 
-  /** The strides where those of extents of 1, which no access uses, are valid ones. */
+  /** Return strides in which every dimension of extent 1, whose stride no access uses, has a valid stride. */
   function canonical(shape, strides, bits) {
     if (!shape.includes(1)) return [...strides];
     const unit = R.elementsOf(K.INNER_BYTES, bits), found = [...strides];
@@ -29,14 +31,14 @@ const tmaCandidates = (() => {
     return found;
   }
 
-  /** The tensor of a request, in the form of a candidate's other tensor. */
+  /** Return the tensor of a request in the form of a way's `view`. */
   function viewOf(request) {
     const { shape, strides, dtype, address = 0 } = request;
-    const numbers = shape.map(Number); // rounded beyond 2^53: the judge has the request itself
+    const numbers = shape.map(Number); // rounded above 2^53; the core checks the exact numbers of the request
     return { shape: numbers, strides: strides?.map(Number) ?? R.rowMajorStrides(numbers), dtype, address };
   }
 
-  /** A request, its struct, and its tensor and lists as Python's `Request` has them. */
+  /** Return a request, its struct, and its tensor and lists, as Python's class `Request` has them. */
   function seen(request, a) {
     const rank = request.shape.length, bits = a.dtype.bits, view = viewOf(request), { shape } = view;
     const strides = canonical(shape, view.strides, bits), ones = shape.map(() => 1);
@@ -44,7 +46,7 @@ const tmaCandidates = (() => {
     const hasRagged = ragged !== null && -rank <= request.ragged && request.ragged < rank;
     return {
       request, a, rank, bits, strides, ragged, hasRagged, shape, isTiled: a.kind === "tiled",
-      box: a.kind === "tiled" ? request.box_sizes.map(Number) : [], // row-major, as the next
+      box: a.kind === "tiled" ? request.box_sizes.map(Number) : [], // row-major, like the steps
       steps: (request.elem_strides ?? ones).map(Number),
       unit: R.elementsOf(K.INNER_BYTES, a.element_bits), isKnown: a.data_type >= 0,
       asked: request.data_type == null ? null : R.member("data_type", request.data_type),
@@ -77,12 +79,12 @@ const tmaCandidates = (() => {
   const withEntry = (values, i, value) =>
     values.map((n, d) => (d === values.length - 1 - i ? value : n));
 
-  // the struct holds five entries; a tensor of more dimensions keeps its whole box
+  // The struct has five entries of the box. For a tensor of more than five dimensions, the whole box is kept.
   const keptBox = (r) => (r.rank > K.MAX_RANK ? r.box : r.box.slice(-K.MAX_RANK));
   const withBoxEntry = (r, i, value) =>
     r.isTiled ? { box_sizes: withEntry(keptBox(r), i, value) } : { channels_per_pixel: value };
 
-  /** Other values of entry i of the box, innermost first, or of the channels: the nearest first. */
+  /** Return other values of entry i of the box (0 is innermost), or of the channels, the nearest value first. */
   function boxEntries(r, i) {
     const { a } = r, old = r.isTiled ? reversed(r.box)[i] : a.channels;
     const unit = i > 0 ? 1 : a.is_split ? a.span_values : r.unit;
@@ -96,7 +98,8 @@ const tmaCandidates = (() => {
       .filter((n) => 1 <= n && n <= most).map((n) => way(withBoxEntry(r, i, n)));
   }
 
-  /** Boxes of fewer bytes: the largest outer entry is shrunk, or if that is not enough is 1. */
+  /** Return boxes of fewer bytes. The largest outer entry is made smaller. If a smaller value is not enough, the entry
+   *  becomes 1, and the next entry is made smaller. */
   function shrunkBoxes(r) {
     const box = reversed(r.box), { a } = r, found = [], ones = box.map(() => 1);
     const steps = [...reversed(r.steps), ...ones].slice(0, box.length);
@@ -118,7 +121,7 @@ const tmaCandidates = (() => {
     return found;
   }
 
-  /** A list as long as the rank; a guess where an entry other than 1 is dropped. */
+  /** Return a list with one entry per dimension. The list is a guess if an entry other than 1 is dropped. */
   function perDimension(r, name) {
     const values = name === "box_sizes" ? r.box : r.steps, excess = Math.max(0, values.length - r.rank);
     const kept = values.slice(excess), ones = range(r.rank - kept.length).map(() => 1);
@@ -131,7 +134,7 @@ const tmaCandidates = (() => {
       .filter((n) => n >= 1).map((n) => way({ elem_strides: withEntry(r.steps, i, n) }));
   }
 
-  /** The types that the same bits may have. */
+  /** Return the other data types that the tensor's bits may have. */
   function dataTypes(r) {
     const { a } = r, row = T.DATA_TYPES[r.isKnown ? a.data_type : 0];
     const others = a.dtype.overrides.filter((t) => !r.isKnown || t !== a.data_type);
@@ -147,7 +150,7 @@ const tmaCandidates = (() => {
     return found;
   }
 
-  /** The box in as many bytes of elements of other `bits`, rounded up. */
+  /** Return the box with the same number of bytes in elements of `bits` bits, rounded up. */
   function boxIn(r, bits, orBits) {
     const old = r.isKnown ? r.a.element_bits : orBits;
     if (old === bits || (r.isTiled && !r.box.length)) return {};
@@ -155,7 +158,7 @@ const tmaCandidates = (() => {
     return withBoxEntry(r, 0, Math.ceil((inner * old) / bits));
   }
 
-  /** The types of whole bytes that carry the tensor's bits. */
+  /** Return the data types with elements of whole bytes that can copy the tensor's bits. */
   const carriers = (r) => dataTypes(r).filter(({ change }) =>
     change.data_type === null || T.DATA_TYPES[R.member("data_type", change.data_type)].packed_unit === 1);
 
@@ -173,7 +176,7 @@ const tmaCandidates = (() => {
 
   const along = (values, kept, missing = 1) => kept.map((d) => (d === null ? missing : values[d]));
 
-  /** `ragged` for a tensor of these of the dimensions; null if its dimension is lost. */
+  /** Return {ragged} for a tensor with only the dimensions `kept`; null if the ragged dimension is not kept. */
   function raggedAfter(r, kept) {
     if (!r.hasRagged) return {};
     return kept.includes(r.ragged) ? { ragged: kept.indexOf(r.ragged) } : null;
@@ -196,17 +199,17 @@ const tmaCandidates = (() => {
     return [other(r, { ...change, ...ragged }, shape ?? along(r.shape, kept), strides ?? along(r.strides, kept, 0))];
   }
 
-  /** Contiguous dimensions merged, down to a rank. */
+  /** Return tensors of rank `rank`, in which adjacent dimensions that are contiguous are merged. */
   function merged(r, rank) {
     if (!r.isTiled || r.rank <= rank) return [];
     const { shape, strides } = r, box = r.box.length === r.rank ? r.box : shape.map(() => 1);
     const found = [];
     for (let first = 0; first < rank; ++first) {
-      const last = first + r.rank - rank; // dimensions first..last become one
+      const last = first + r.rank - rank; // the dimensions first..last become one dimension
       if (last >= r.rank) break;
       if (!range(last, first).every((d) => strides[d] === shape[d + 1] * strides[d + 1] || shape[d] === 1)) continue;
       const around = (values, one) => [...values.slice(0, first), one, ...values.slice(last + 1)];
-      let size = box[last]; // whole inner dimensions count, a part of one is all there is
+      let size = box[last]; // grows by an outer box entry only while the box spans the whole inner dimensions
       for (let d = last - 1; d >= first && size >= product(shape.slice(d + 1, last + 1)); --d) size *= box[d];
       const kept = [...range(first), null, ...range(r.rank, last + 1)];
       found.push(...reshaped(r, kept, around(shape, product(shape.slice(first, last + 1))),
@@ -215,7 +218,7 @@ const tmaCandidates = (() => {
     return found;
   }
 
-  /** One slice of the tensor, of a rank. */
+  /** Return one slice of the tensor, of rank `rank`. */
   function indexed(r, rank) {
     if (!r.isTiled || r.rank <= rank) return [];
     const index = range(r.rank - 1).filter((d) => d !== r.ragged).slice(0, r.rank - rank);
@@ -227,7 +230,7 @@ const tmaCandidates = (() => {
     return reshaped(r, [...range(rank - r.rank).map(() => null), ...range(r.rank)]);
   }
 
-  /** Every n-th element of the tensor itself, instead of a step of the copy. */
+  /** Return a view with every n-th element of the tensor, which replaces the copy's element stride n. */
   function stepped(r, i) {
     const d = r.rank - 1 - i, step = r.steps[d];
     if (!r.isTiled || i === 0 || step < 1 || r.box.length !== r.rank) return [];
@@ -240,7 +243,8 @@ const tmaCandidates = (() => {
   const parts = (r, i) => part(r, i, 2 ** 30);
   const oneAtATime = (r, i) => part(r, i, 1, r.isTiled ? withBoxEntry(r, i, 1) : {});
 
-  /** The tensor seen as unsigned integers, signed ones if wider, with the box in them. */
+  /** Return the tensor viewed as unsigned integers of `bits` bits, or as signed integers if they are wider than its
+   *  elements. The box is in the new elements. */
   function viewed(r, bits) {
     const isWider = bits > r.bits, wide = isWider ? Math.floor(bits / r.bits) : 1;
     const narrow = isWider ? 1 : Math.floor(r.bits / bits);
@@ -272,7 +276,7 @@ const tmaCandidates = (() => {
 
   const lastButOne = (r) => [0, ...range(r.rank, 2), 1];
 
-  /** A copy of an N, C, [D,] [H,] W tensor with the channels last. */
+  /** Return a copy with the channels last of a tensor whose dimensions are N, C, [D,] [H,] W. */
   function channelsLast(r) {
     const { shape } = r, { channels } = r.a;
     if (r.isTiled || r.a.interleave || r.rank < 3) return [];
@@ -298,7 +302,7 @@ const tmaCandidates = (() => {
 
   function boundingBox(r, i) {
     const extent = r.a.global_dim[r.a.first_spatial + i], upper = corner(r, "upper"), lower = corner(r, "lower");
-    if (extent + upper[i] - lower[i] > 0) return [parts(r, r.a.first_spatial + i)]; // 32-bit sums wrap
+    if (extent + upper[i] - lower[i] > 0) return [parts(r, r.a.first_spatial + i)]; // the 32-bit sum wraps
     const size = r.a.target.has_model ? extent | 0 : extent, before = lower[i];
     upper[i] = clamped(r, lower[i] + 1 - size);
     lower[i] = clamped(r, Math.min(lower[i], size + upper[i] - 1));
@@ -311,7 +315,7 @@ const tmaCandidates = (() => {
   const target = (name, isGuess = false) => [way({ target: name }, isGuess)];
   const fits = (n, extent) => 1 <= n && n <= Math.min(extent, K.MAX_BOX);
 
-  function turnedBox(r) { // the box in the other order, where only that order fits
+  function turnedBox(r) { // the box in the opposite order, if only the opposite order fits the tensor
     const turned = reversed(r.box), extents = reversed(r.a.global_dim);
     const all = (box) => box.every((n, d) => d >= extents.length || fits(n, extents[d]));
     const isCut = !r.a.interleave && r.isKnown && turned[turned.length - 1] % (r.a.span_values || r.unit);
@@ -354,7 +358,7 @@ const tmaCandidates = (() => {
   }
 
   function span(r) {
-    if (r.a.inner_box_bits % (8 * K.INNER_BYTES)) return [boxEntries(r, 0)]; // the row must change anyway
+    if (r.a.inner_box_bits % (8 * K.INNER_BYTES)) return [boxEntries(r, 0)]; // the row size is illegal with any swizzle
     const narrowed = way(withBoxEntry(r, 0, Math.floor(r.a.span_bits / r.a.element_bits)));
     const none = way({ swizzle: "none" }, true);
     return [widerSwizzles(r), split(r), [narrowed, ...boxEntries(r, 0)], [none]];
@@ -428,11 +432,11 @@ const tmaCandidates = (() => {
     COLUMN_BYTES: (r) => [counts(r, "pixels_per_column")],
   };
 
-  /** What the row of a fault proposes, the best first: lists of tries, the nearest first. */
+  /** Return the alternative fixes of a fault, the best first. Each is a list of ways, the nearest value first. */
   const alternatives = (request, a, { rule, entry }) =>
     ALTERNATIVES[rule.id]?.(seen(request, a), Math.max(0, entry)) ?? [];
 
-  /** The request that a way leads to. */
+  /** Return the request after a way is applied. */
   function applied(request, { change, view }) {
     if (!view) return { ...request, ...change };
     const { bits } = T.DTYPES[view.dtype] ?? R.read(request).dtype;

@@ -1,17 +1,17 @@
-// The judge with words: what a request breaks, and what to change, found by trying values of the
-// arguments that the rule's row names, as checks/fixes.py tries the row's ways.
+// `tmaCheck` reports the rules that a request breaks, in words, with fixes. repairs.js finds the fixes by
+// checking each candidate fix of the rule, as checks/fixes.py does.
 
 const tmaCheck = (() => {
   const T = tmaTables, K = T.K, R = tmaRequest;
   const { read, failuresOf } = R, { faultsOf } = tmaRepairs;
-  const NEAR = 16; // steps tried around the current value before halving
-  const TENSOR = ["shape", "strides", "address", "dtype"]; // not arguments: another tensor
+  const NEAR = 16; // number of steps around the current value that are tried before bisection
+  const TENSOR = ["shape", "strides", "address", "dtype"]; // properties of the tensor, not arguments
   const PER_DIMENSION = ["box_sizes", "elem_strides"];
   const LISTS = [...PER_DIMENSION, "pixel_box_lower_corner", "pixel_box_upper_corner"];
 
   // -- names and values of arguments -------------------------------------------------------------
 
-  /** The control that a rule's argument is in a request. */
+  /** Return the name in the request of the value that a rule calls `name`. */
   function controlOf(name, request) {
     const own = {
       "tensor.rank": "shape", "tensor.shape": "shape", "tensor.strides": "strides",
@@ -26,7 +26,7 @@ const tmaCheck = (() => {
     return name;
   }
 
-  /** A control's value, defaults filled in. */
+  /** Return the value of a control, or its default. */
   function valueOf(request, name) {
     if (request[name] != null) return request[name];
     if (name === "strides") return R.rowMajorStrides(request.shape);
@@ -36,7 +36,7 @@ const tmaCheck = (() => {
     return { ...defaults, address: 0, target: "sm_90" }[name] ?? null;
   }
 
-  /** The same request with another value, or another entry of a list. */
+  /** Return a copy of a request with another value, or with another entry of a list. */
   function put(request, name, value, index = null) {
     if (index === null) return { ...request, [name]: value };
     const values = [...valueOf(request, name)];
@@ -57,10 +57,10 @@ const tmaCheck = (() => {
     return typeof value === "string" ? value : python(value);
   };
 
-  //: Fields of the struct that are about the innermost dimension.
+  //: Fields of the struct that belong to the innermost dimension.
   const INNER = ["inner_box", "inner_box_bits", "inner_stride", "row_bits"];
 
-  /** The row-major index of the entry that a rule is about; null for the whole argument. */
+  /** Return the row-major index of the entry that breaks a rule; null if the rule is about the whole argument. */
   function indexOf(rule, entry, a, name) {
     if (![...LISTS, "shape", "strides"].includes(name)) return null;
     if (entry < 0) return rule.fields.some((f) => INNER.includes(f)) ? a.rank - 1 : null;
@@ -71,10 +71,10 @@ const tmaCheck = (() => {
 
   // -- judging -----------------------------------------------------------------------------------
 
-  /** {ok, violations: [{rule, argument, index, found, limit, fix, change, why, source}], fixed}, in
-   *  libcu++'s order. `index`: row-major entry of the argument, or null. `change`: {argument: value}
-   *  that satisfies this rule, of the tensor too, or null. `fixed`: a request on the same tensor
-   *  that is accepted, or null. */
+  /** Return {ok, violations: [{rule, argument, index, found, limit, fix, change, why, source}], fixed}. The violations
+   *  are in libcu++'s order. `index` is the row-major index of the entry of the argument, or null. `change` is
+   *  {name: value} of arguments and of tensor properties that satisfy this rule, or null. `fixed` is an accepted
+   *  request for the same tensor, or null. */
   function check(request) {
     let faults;
     try {
@@ -93,7 +93,7 @@ const tmaCheck = (() => {
     return { ok: false, violations, fixed: change && { ...request, ...change } };
   }
 
-  /** Whether no rule refuses a request. One that the core cannot read is not accepted. */
+  /** Return whether a request is accepted. A request that the core cannot read is not accepted. */
   function accepts(request) {
     try {
       return failuresOf(request).length === 0;
@@ -103,7 +103,7 @@ const tmaCheck = (() => {
     }
   }
 
-  /** What a field of the struct is in words, where its argument alone does not show it. */
+  /** Descriptions of the fields of the struct whose values the argument alone does not show. */
   const MEASURES = {
     inner_box_bits: (c) => `a row of the box is ${c.inner_box_bits / 8} bytes`,
     span_bits: (c) => `the swizzle spans ${c.span_bits / 8} bytes`,
@@ -116,7 +116,7 @@ const tmaCheck = (() => {
     corner_end: (c) => `entries are -${c.corner_end}..${c.corner_end - 1} at rank ${c.rank}`,
   };
 
-  /** The values that a rule read: its argument, what follows from it, then the others given. */
+  /** Describe the values that a rule reads: the argument, the fields computed from it, and then other arguments. */
   function foundOf(request, a, { rule, entry }, argument, index) {
     const value = valueOf(request, argument);
     const one = index !== null && Array.isArray(value);
@@ -170,7 +170,8 @@ const tmaCheck = (() => {
     ? `change the tensor's ${argument}`
     : `no other ${argument} is accepted while the rest is as it is`;
 
-  /** What a way changes, of the tensor too. A copy may have the address that it had, if aligned. */
+  /** Return the arguments and the tensor properties that a candidate fix changes. The address counts as changed only if
+   *  the old address is not aligned. */
   function differences(request, a, way, after) {
     const isOther = (name, old) => python(after[name] ?? null) !== python(old ?? null);
     const isMoved = Number(valueOf(request, "address")) % a.alignment_bytes !== 0;
@@ -182,7 +183,7 @@ const tmaCheck = (() => {
     return Object.fromEntries(names.map((name) => [name, after[name]]));
   }
 
-  /** A change in words: the entry that differs, or the whole value. */
+  /** Describe a change in words: the one entry that differs, or the whole value. */
   function wordsOf(request, change, { way, isEnough, breaks = [] }) {
     const parts = Object.entries(change).map(([name, value]) => {
       const old = valueOf(request, name), isList = Array.isArray(value) && Array.isArray(old);
@@ -197,8 +198,8 @@ const tmaCheck = (() => {
     return isEnough ? `${use}, if that is what was meant` : `${use}, which then breaks ${breaks.join(" and ")}`;
   }
 
-  /** The numbers that a control takes in some request, as {least, most, step}; null for none.
-   *  Units of 16 bytes, spans and packed groups are steps, and alignment. */
+  /** Return the range {least, most, step} in which a control may have legal values; null if it has no range. The step
+   *  is, for example, the number of elements in 16 bytes, in a span or in a packed group. */
   function reachOf(a, name, place) {
     const inRange = (least, most, step = 1) => ({ least, most, step });
     if (name.includes("corner")) return inRange(-a.corner_end, a.corner_end - 1);
@@ -212,7 +213,7 @@ const tmaCheck = (() => {
       pixels_per_column: inRange(1, K.MAX_PIXELS),
       shape: inRange(1, K.MAX_DIM, isInner && group > 1 ? group : 1),
       strides: inRange(
-        1, // 0 is legal too, and another tensor: one whose elements repeat
+        1, // 0 is also legal, but the elements of such a tensor repeat
         Math.floor((8 * K.STRIDE_BYTES_END - 1) / a.dtype.bits),
         isInner ? 1 : R.elementsOf(a.alignment_bytes, a.dtype.bits),
       ),
@@ -220,8 +221,8 @@ const tmaCheck = (() => {
     }[name] ?? null;
   }
 
-  /** The accepted multiple of the step nearest to a value: those near it are tried, then both
-   *  ends by halving. */
+  /** Return an accepted multiple of the step near a value, or null. First the multiples within NEAR steps are tried.
+   *  Then bisection searches between the value and each end of the range. */
   function nearest(value, { least, most, step }, accepts) {
     const low = Math.ceil(least / step), high = Math.floor(most / step);
     const start = Math.min(Math.max(Math.round(value / step), low), high);
@@ -234,7 +235,7 @@ const tmaCheck = (() => {
     return ends.length ? ends[0] * step : null;
   }
 
-  /** The accepted value nearest to a refused one, coming from an accepted one. */
+  /** Bisect between an accepted and a refused value. Return an accepted value next to a refused value. */
   function halved(accepted, refused, isAccepted) {
     while (Math.abs(refused - accepted) > 1) {
       const middle = Math.floor((accepted + refused) / 2);
@@ -244,7 +245,7 @@ const tmaCheck = (() => {
     return accepted;
   }
 
-  /** Why a request is refused first; "" where it is accepted. */
+  /** Return the first reason why a request is refused; "" if it is accepted. */
   function reasonOf(request) {
     const [fault] = faultsOf(request);
     return fault ? `${fault.rule.id}: it must ${fault.rule.must}` : "";

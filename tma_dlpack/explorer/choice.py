@@ -1,6 +1,7 @@
-"""The state of an explorer, and the map that results: pure functions, no widgets.
+"""The state of an explorer, and functions that make the map of a state. No widgets.
 
-A `Choice` is a state of the page, in the words of `make_*`; the page writes it as an address.
+A `Choice` is a state of the page: arguments of a `make_*` function, and the tile that is drawn. The
+page writes its state as an address.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ from tma_dlpack.tables.meanings import parse
 from tma_dlpack.tables.targets import MAX_RANK, TARGETS
 from tma_dlpack.tensor_map.map import TensorMap
 
-ROW_BYTES, ROWS = 128, 8  # of the first box
-ALIGN_BYTES = 128  # of a padded tensor
-MAX_BYTES = 1 << 34  # of its zeros, which are never touched
-#: What checks and makes each kind of map.
+ROW_BYTES, ROWS = 128, 8  # size of the first box
+ALIGN_BYTES = 128  # alignment of a padded tensor
+#: Maximum size of a padded tensor. The padded zeros are never read, so they use no physical memory.
+MAX_BYTES = 1 << 34
+#: Kind of map -> the functions that check and make such maps.
 VERBS: dict[MapKind, tuple[Any, Any]] = {
     "tiled": (check_tma_descriptor, make_tma_descriptor),
     "im2col": (check_im2col_descriptor, make_im2col_descriptor),
@@ -51,10 +53,11 @@ VERBS: dict[MapKind, tuple[Any, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One request: the arguments of a verb, and the tile to show. All tuples are row-major.
+    """The arguments of a function of `VERBS`, and the tile to show. All tuples are row-major.
 
-    `kind` says which verb: tiled, im2col or im2col_wide. `plane` has the two dimensions of a tiled
-    map that are drawn; empty for the innermost ones. Empty `coords` mean the first tile.
+    `kind` selects the function: tiled, im2col or im2col_wide. `plane` has the two dimensions of a
+    tiled map that are drawn. If `plane` is empty, the two innermost dimensions are drawn. If
+    `coords` is empty, the first tile is shown.
     """
 
     box_sizes: tuple[int, ...] = ()
@@ -80,25 +83,25 @@ class Choice:
     channels_per_pixel: int = 0
     pixels_per_column: int = 0
     im2col_offsets: tuple[int, ...] = ()
-    preparation: str = ""  # Python to run before the call
+    preparation: str = ""  # Python code that must run before the call
 
     def arguments(self) -> dict[str, Any]:
-        """Return the keyword arguments of the verb, required ones first."""
+        """Return the keyword arguments of the function, with the required arguments first."""
         given = {name: getattr(self, name) for name in parameters(self.kind)}
         given["rules"] = self.rules or RULE_SETS[self.kind][0]
         given["elem_strides"] = self.elem_strides or None
         return {name: value for name, value in given.items() if value is not None}
 
     def changed(self, arguments: Mapping[str, Any]) -> Choice:
-        """Take over a repair's arguments, enum members by their names."""
+        """Return a copy with the arguments of a fix; enum members are replaced by their names."""
         own = {*Choice.__slots__} - {"target"}
         names = {k: getattr(v, "name", v) for k, v in arguments.items() if k in own}
         return replace(self, **{k: v for k, v in names.items() if v is not None})
 
     def call(self) -> str:
-        """Return the Python call, without the arguments that are as they would be anyway."""
+        """Return the Python code of the call, without arguments that have their defaults."""
         plain = parameters(self.kind) | {"elem_strides": (1,) * len(self.elem_strides)}
-        if self.split_inner:  # which asks for an explicit one
+        if self.split_inner:  # split_inner requires an explicit swizzle
             del plain["swizzle"]
         given = {k: v for k, v in self.arguments().items() if k not in plain or v != plain[k]}
         parts = [f"{name}={value!r}" for name, value in given.items()]
@@ -111,7 +114,10 @@ class Choice:
 
 @cache
 def parameters(kind: MapKind) -> dict[str, Any]:
-    """Return the verb's parameters that a choice has, with their defaults; `NEEDED` has none."""
+    """Return the parameters of the function of a kind that are fields of `Choice`, with defaults.
+
+    The default of a required parameter is `NEEDED`.
+    """
     given = inspect.signature(VERBS[kind][1]).parameters.values()
     return {p.name: p.default for p in given if p.name in Choice.__slots__}
 
@@ -122,7 +128,7 @@ _TUPLES = {f.name for f in fields(Choice) if str(f.type) == "tuple[int, ...]"}
 _INTEGERS = {f.name for f in fields(Choice) if str(f.type) in ("int", "int | None")}
 
 
-#: The options whose values are names of members.
+#: Option -> the enum whose members are its values.
 _ENUMS: dict[str, type[IntEnum]] = {
     **{ours: ENUMS[drivers] for ours, drivers in OPTION_NAMES.items()},
     "data_type": TensorMapDataType,
@@ -131,7 +137,7 @@ _ENUMS: dict[str, type[IntEnum]] = {
 
 
 def plain(name: str, value: Any) -> Any:
-    """Return a value of an argument as a choice has it: members by their names, tuples.
+    """Convert an argument's value to the form in a `Choice`: names of enum members, and tuples.
 
     >>> plain("swizzle", 3), plain("swizzle", "SWIZZLE_128B"), plain("box_sizes", [8, 64])
     ('bytes128', 'bytes128', (8, 64))
@@ -143,9 +149,9 @@ def plain(name: str, value: Any) -> Any:
 
 
 def read_address(address: str, before: Choice) -> Choice:
-    """Return the choice of an address that the page wrote; missing values are the defaults.
+    """Return the choice of an address that the page wrote.
 
-    Unreadable values are ignored too, as on the page.
+    A missing value has its default. An unreadable value is ignored, as in the page.
 
     >>> read_address("#box_sizes=8,64&swizzle=bytes128&tab=banks", Choice()).box_sizes
     (8, 64)
@@ -174,7 +180,7 @@ def read_address(address: str, before: Choice) -> Choice:
     return choice if choice.elem_strides else replace(choice, elem_strides=ones)
 
 
-_NUMBER = re.compile(r"-?[0-9]{1,16}")  # the integers that a number of the page holds exactly
+_NUMBER = re.compile(r"-?[0-9]{1,16}")  # integers that JavaScript represents exactly
 
 
 def _number(text: str) -> int | None:
@@ -182,7 +188,7 @@ def _number(text: str) -> int | None:
 
 
 def _words(name: str, found: Mapping[str, Any]) -> Collection[str]:
-    """Return the words that the menu of an option has, after the entries that were read."""
+    """Return the options of a menu of the page; `found` has the entries that were read before."""
     if name == "kind":
         return RULE_SETS
     if name == "rules":
@@ -201,7 +207,7 @@ class Preview:
     tensor_map : TensorMap or None
         None if the request is refused.
     refusal : str
-        Why the tile cannot be shown although the map is accepted; "" if it can.
+        The reason why the tile cannot be shown, if the map is accepted; "" if it can be shown.
     """
 
     choice: Choice
@@ -216,13 +222,13 @@ class Preview:
 
     @property
     def code(self) -> str:
-        """Python for the call, and C++ for the map where it is accepted."""
+        """Python code of the call, and C++ code of the map if the map is accepted."""
         cpp = f"\n\n{self.tensor_map.cpp()}" if self.tensor_map else ""
         return self.choice.call() + cpp
 
     @property
     def stored_code(self) -> str:
-        """The code without the host address of this process, for a notebook that is saved."""
+        """The code without the tensor's host address, which a saved notebook must not contain."""
         if self.tensor_map is None or not is_of_host_tensor(self.tensor_map):
             return self.code
         address = f"{self.tensor_map.global_address:#x}ull"
@@ -230,9 +236,9 @@ class Preview:
 
 
 def look(subject: object, choice: Choice) -> Preview:
-    """Return the result of a choice for a tensor; it may be a refusal.
+    """Return the result of a choice for a tensor, which may be a refusal.
 
-    A map in place of the tensor does not change: only the tile is chosen.
+    `subject` may be a map instead of a tensor. Then the choice selects only the tile.
 
     Examples
     --------
@@ -248,13 +254,13 @@ def look(subject: object, choice: Choice) -> Preview:
     if not report.ok:
         return Preview(choice, report, None, "")
     tensor_map = make(subject, **given)
-    if len(choice.coords) != tensor_map.rank:  # it has one dimension more, or less
+    if len(choice.coords) != tensor_map.rank:  # the rank changed, for example by split_inner
         choice = replace(choice, coords=first_coords(tensor_map.arguments))
     return Preview(choice, report, tensor_map, refusal_of(tensor_map, choice))
 
 
 def refusal_of(tensor_map: TensorMap, choice: Choice) -> str:
-    """Return why the tile of a choice cannot be copied; "" if it can."""
+    """Return the reason why the tile of a choice cannot be copied; "" if it can be copied."""
     try:
         request_of(tensor_map, choice.coords or None, choice.im2col_offsets or None)
     except TmaError as error:
@@ -263,9 +269,9 @@ def refusal_of(tensor_map: TensorMap, choice: Choice) -> str:
 
 
 def first_choice(tensor: Any, target: str | None = None) -> Choice:
-    """Return a first request: 8 rows of 128 bytes, swizzled if possible.
+    """Return a first choice for a tensor: a box of 8 rows of 128 bytes, swizzled if possible.
 
-    If no box of the tensor is accepted, the choice is refused, and its report has the reason.
+    If no box of the tensor is accepted, the choice is refused when it is checked.
 
     Raises
     ------
@@ -293,9 +299,10 @@ def first_choice(tensor: Any, target: str | None = None) -> Choice:
 
 
 def padded(tensor: object) -> tuple[npt.NDArray[np.generic], str] | None:
-    """Return zeros of the same shape with aligned rows of whole 16 bytes, and code that pads so.
+    """Return zeros of the tensor's shape with padded rows, and Python code that pads the tensor so.
 
-    None for shapes that no map can have, and for elements of less than a byte.
+    Each row is padded to a multiple of 16 bytes. Return None for a shape that no map can have, for
+    elements whose size is not 1, 2, 4 or 8 bytes, and for more than `MAX_BYTES`.
 
     >>> zeros, code = padded(np.zeros((4, 7), np.float32))
     >>> zeros.strides, code.strip()
@@ -321,7 +328,7 @@ def padded(tensor: object) -> tuple[npt.NDArray[np.generic], str] | None:
 
 
 def choice_of(tensor_map: TensorMap) -> Choice:
-    """Return the choice that a map was made by, as far as its arguments show.
+    """Return the choice from which a map may have been made, as far as the map's arguments show it.
 
     >>> import numpy as np, tma_dlpack as tma
     >>> tm = tma.make_tma_descriptor(np.zeros((64, 64), np.float16), (16, 64), swizzle="bytes128")
@@ -345,6 +352,6 @@ def choice_of(tensor_map: TensorMap) -> Choice:
     given |= {"elem_strides": tensor_map.elem_strides, "data_type": args.data_type.name}
     target: str | None = tensor_map.target.name
     if target == "sm_90" and is_of_host_tensor(tensor_map):
-        target = None  # the default
+        target = None  # sm_90 is the default for host tensors
     given |= {"coords": first_coords(args), "target": target}
     return Choice(rules="driver", kind=args.kind, **given)

@@ -1,10 +1,9 @@
-// The controls of the explorer's front end: numbers with sliders that snap to legal values, menus,
-// and words that are typed.
+// The controls of the explorer: numbers with sliders that snap to legal values, menus, and text fields.
 
-const NARROW = 900;  // px, as in explorer.css
+const NARROW = 900;  // px, the same width as in explorer.css
 
 const download = (href, name) => make("a", { href, download: name }).click();
-// Enter takes what was typed; JupyterLab keeps a browser's own `change` from coming.
+// The key Enter applies the typed text. The `change` event is not enough, because JupyterLab intercepts the key.
 const onEnter = (take) => (event) => {
   if (event.key !== "Enter" || isLabs(event)) return;
   event.preventDefault();
@@ -14,7 +13,7 @@ const newId = () => `tmax-${Math.random().toString(36).slice(2)}`;
 
 // --- What the controls are called ----------------------------------------------------------------
 
-// The groups of controls: what is in each, by its name without an index. One without its first is not there.
+// Group of controls -> names of its controls, without an index. A group is shown only if its first control exists.
 const GROUPS = {
   "Tensor": ["shape", "dtype"],
   "Box": ["box_sizes", "swizzle"],
@@ -26,16 +25,16 @@ const GROUPS = {
   "In memory: strides, address": ["strides", "address"],
   "Traversal: elem_strides": ["elem_strides"],
 };
-const MORE = ["Options", "In memory: strides, address", "Traversal: elem_strides"];  // closed while nothing in them is chosen
+const MORE = ["Options", "In memory: strides, address", "Traversal: elem_strides"];  // closed if all values are defaults
 const HINTS = { shape: "row-major", strides: "contiguous", address: "0x100000000" };
 const EMPTY = { plane: "the inner two", rules: "the default", split_inner: "no", ragged: "no" };  // else "of the tensor"
 
 // --- What is legal ------------------------------------------------------------------------------
 
 class Legal {
-  ranges = {};  // of numbers: {least, most, step, reason, refused}
-  options = {};  // of menus: why an option is refused
-  // The nearest legal value, in the direction of `way` first where it is given.
+  ranges = {};  // name of a number -> {least, most, step, reason, refused}
+  options = {};  // name of a menu -> {option that is refused: reason}
+  // Return the nearest legal value. The sign of `way` is the direction that is searched first; 0 means both directions.
   snap(name, value, way = 0) {
     const range = this.ranges[name];
     if (!range) return value;
@@ -46,7 +45,7 @@ class Legal {
   }
 }
 
-// --- One number: its name, a field to type into, a slider that snaps, and the shading -------------
+// --- One number: its name, a text field, a slider that snaps, and the shading ---------------------
 
 class NumberControl {
   constructor(item, legal, choose) {
@@ -62,7 +61,7 @@ class NumberControl {
       type: "range", min: item.least, max: item.most, step: 1, "aria-label": item.name,
       oninput: () => {
         const now = this.slider.valueAsNumber;
-        const step = now - this.value;  // a key moves by one: go on to the next legal value
+        const step = now - this.value;  // a key changes the value by one; then snap searches the next legal value
         const value = legal.snap(item.name, now, Math.abs(step) === 1 ? step : 0);
         this.slider.value = value;
         change(value);
@@ -117,7 +116,7 @@ class MenuControl {
   }
 }
 
-// A list or a number that is typed, such as a shape.
+// A text field for a list or a number, such as a shape.
 class WordsControl {
   constructor(item, legal, choose) {
     const id = newId(), type = () => this.field.value !== this.value && choose({ [item.name]: this.field.value });

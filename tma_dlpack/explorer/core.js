@@ -1,8 +1,9 @@
-// A request in the user's words, described, judged and encoded by the C core: native/page.c, compiled to
-// WebAssembly. Arrays of BigInt pass the border; T.STRUCT has the order in which the core answers.
+// `tmaCore` loads the C core, which is native/page.c compiled to WebAssembly. `tmaRequest` passes requests to the
+// core, which computes the driver's arguments, checks the rules, and encodes the 128 bytes. JavaScript and the core
+// exchange arrays of 64-bit integers. T.STRUCT lists the fields of the core's result, in order.
 
 const tmaCore = {
-  /** Resolved once the core is there; rejected where WebAssembly is not allowed. */
+  /** A promise that resolves when the core is loaded, and rejects if the browser does not allow WebAssembly. */
   ready: (async () => {
     const bytes = Uint8Array.from(atob(TMA_CORE), (letter) => letter.charCodeAt(0));
     const { instance } = await WebAssembly.instantiate(bytes);
@@ -17,23 +18,23 @@ const tmaCore = {
     });
   })(),
 };
-tmaCore.ready.catch(() => {}); // whoever waits for it says so
+tmaCore.ready.catch(() => {}); // the code that awaits the promise reports the error
 
 const tmaRequest = (() => {
   const T = tmaTables, K = T.K, KINDS = Object.keys(T.VERBS);
-  const OPTIONS = Object.entries({ ...T.OPTION_NAMES, mode: "mode" }); // our name, the driver's
+  const OPTIONS = Object.entries({ ...T.OPTION_NAMES, mode: "mode" }); // [name in Python, name of the driver]
   const product = (values) => values.reduce((a, b) => a * b, 1);
   const modulo = (n, m) => n - Math.floor(n / m) * m;
   const reversed = (values) => [...values].reverse();
 
-  /** A list of numbers of a request. */
+  /** Return a list of numbers of a request; throw if the value is not a list. */
   function list(request, name) {
     if (!Array.isArray(request[name]))
       throw new RangeError(`${name} is ${request[name]}; it must be a list of integers`);
     return request[name];
   }
 
-  /** The number of an enum's member, by its name or number. */
+  /** Return the number of an enum's member, which is passed by its name or number. */
   function member(name, value) {
     const members = T.ENUMS[name];
     const number = typeof value === "number" ? value : members.indexOf(value);
@@ -42,7 +43,8 @@ const tmaRequest = (() => {
     return number;
   }
 
-  /** A target and what it has, by its name such as "sm_90" or "sm_90a", or its compute capability. */
+  /** Return a target with its capabilities. `target` is a name such as "sm_90" or "sm_90a", or an object with the
+   *  compute capability. */
   function targetOf(target = "sm_90") {
     const known = typeof target === "string" ? T.TARGETS[target.replace(/[af]$/, "")] : target;
     if (!known)
@@ -52,7 +54,7 @@ const tmaRequest = (() => {
     return { name: `sm_${major}${minor}`, ...known, ...Object.fromEntries(has) };
   }
 
-  /** The tensor's dtype: its row of DTYPES; without a dtype, one that data_type is made of. */
+  /** Return the row of DTYPES of the tensor's dtype. A request without a dtype has the usual dtype of its data_type. */
   function dtypeOf(request, asked) {
     const name = request.dtype ?? T.DATA_TYPES[asked]?.dtype;
     const dtype = T.DTYPES[String(name).replace(/^.*\./, "")];
@@ -71,13 +73,13 @@ const tmaRequest = (() => {
     return strides;
   }
 
-  /** The fewest elements that take a multiple of some bytes. */
+  /** Return the smallest number of elements whose size is a multiple of `bytes`. */
   function elementsOf(bytes, bits) {
     const divisor = (a, b) => (b ? divisor(b, a % b) : a);
     return (bytes * 8) / divisor(bytes * 8, bits);
   }
 
-  /** The corners, row-major. */
+  /** Return the lower and the upper corner, row-major. */
   function cornersOf(request, kind) {
     if (kind === "tiled") return [[], []];
     if (kind === "im2col_wide")
@@ -85,13 +87,14 @@ const tmaRequest = (() => {
     return [list(request, "pixel_box_lower_corner"), list(request, "pixel_box_upper_corner")];
   }
 
-  /** A size of the tile as 64 bits can hold it: its rules refuse it long before. */
+  /** Clamp a size of the tile to 64 bits. The rules refuse such sizes anyway. */
   function saturated(n) {
     if (!Number.isInteger(n) || Math.abs(n) < 2 ** 63) return n;
     return n < 0 ? -(1n << 63n) : (1n << 63n) - 1n;
   }
 
-  /** A request as the numbers that native/page.c reads, in its order, and the rows that it names. */
+  /** Convert a request to the numbers that native/page.c reads, in the order of reading. Also return the
+   *  kind, the rules, and the rows of the target and the dtype. */
   function asNumbers(request) {
     const kind = request.kind ?? "tiled", isTiled = kind === "tiled", { defaults } = T.VERBS[kind];
     const target = targetOf(request.target ?? undefined);
@@ -118,7 +121,7 @@ const tmaRequest = (() => {
     return { numbers, kind, rules, target, dtype };
   }
 
-  /** Throw the reason why the core cannot take a request. */
+  /** Throw a RangeError with the reason why the core cannot read a request. */
   function refuse(request) {
     const isInteger = (n) => typeof n === "bigint" || Number.isInteger(n);
     for (const [name, value] of Object.entries(request)) {
@@ -138,7 +141,8 @@ const tmaRequest = (() => {
     throw new RangeError(`address is ${request.address}; it must be 0 or more, and below 2^62`);
   }
 
-  /** Have the core describe a request; return what it does not answer. */
+  /** Call the core's `describe` for a request. Return the kind, rules, target and dtype, which the core does not
+   *  return. */
   function described(request) {
     const found = asNumbers(request), isInInt64 = (n) => BigInt.asIntN(64, n) === n;
     let numbers = null;
@@ -153,8 +157,8 @@ const tmaRequest = (() => {
     return found;
   }
 
-  /** The core's answer, innermost first, with the rows of the types and of the target. Numbers beyond 2^53 are
-   *  rounded here; they are exact where the core judges and encodes. */
+  /** Return the core's result, innermost first, with the table rows of the types and the target. Numbers above 2^53
+   *  are rounded in this object. The core itself checks and encodes the exact numbers. */
   function answer(request, { kind, rules, target, dtype }) {
     const a = {};
     let at = 0;
@@ -178,11 +182,11 @@ const tmaRequest = (() => {
     });
   }
 
-  /** A request as the struct that the judge reads; any number may be out of range. */
+  /** Return the struct of a request, which the rules read. The struct's numbers may be out of range. */
   const read = (request) => answer(request, described(request));
 
-  /** [row, entry] of every predicate that fails, whether or not its prerequisites hold; `other` fields
-   *  may stand in the struct. */
+  /** Return [row, entry] of every rule that fails, even if a prerequisite of the rule fails. The fields in `other`
+   *  replace fields of the struct. */
   function failuresOf(request, other = {}) {
     described(request);
     let at = 0;
@@ -202,14 +206,15 @@ const tmaRequest = (() => {
 
   // -- the driver's arguments, and their bytes ---------------------------------------------------
 
-  /** The arguments as they the driver gets them: an ignored step is 1; split and ragged add dimensions. */
+  /** Return the arguments that the driver gets. An ignored element stride is 1. `split_inner` and `ragged` add
+   *  dimensions. */
   function encodeArguments(request) {
     const found = described(request);
     tmaCore.extend();
     return answer(request, found);
   }
 
-  /** The 128 bytes; null where the request is refused, or the target has no model. */
+  /** Return the 128 bytes of a map; null if the request is refused, or if the layout is not known for the target. */
   function encode(request) {
     if (failuresOf(request).length || !targetOf(request.target ?? undefined).has_model) return null;
     described(request);
@@ -218,7 +223,7 @@ const tmaRequest = (() => {
     return tmaCore.map.slice();
   }
 
-  /** Whether a map of this kind and rank has a field. */
+  /** Return whether a map of this kind and rank has a field. */
   function exists(field, kind, rank) {
     if (field.kind && (field.kind === "tiled") !== (kind === "tiled")) return false;
     if (field.rank && field.rank !== rank) return false;
@@ -228,7 +233,7 @@ const tmaRequest = (() => {
     return field.index < (isCorner ? corners : field.name === "global_strides" ? rank - 1 : rank);
   }
 
-  /** The value of a field in the 128 bytes, as one number. */
+  /** Return the value of a field of the 128 bytes as a number. */
   function valueIn(word, { pieces, bias, unit, signed }) {
     let raw = 0n, shift = 0n;
     for (const [bit, width] of pieces) {
@@ -239,7 +244,8 @@ const tmaRequest = (() => {
     return Number((raw + BigInt(bias)) * BigInt(unit));
   }
 
-  /** The fields of the map of an accepted request, with their values; null without a model. */
+  /** Return the fields of an accepted request's map with their values; null if the layout is not known for the
+   *  target. */
   function fieldsOf(request) {
     const bytes = encode(request);
     if (bytes === null) return null;

@@ -1,17 +1,17 @@
-// The explorer's front end: controls on the left, pictures on the right, or above where it is
-// narrow. What is behind it checks and draws: host.js, in a page and in a notebook.
+// The explorer's front end: controls on the left and pictures on the right. In a narrow page the pictures are above the
+// controls. The back end, host.js, checks requests and draws pictures, both in a page and in a notebook.
 
 // --- The tensor's picture: drag the box, or its lower right corner --------------------------------
 
-// From a pointer to the picture's own pixels. The picture is replaced while the box is dragged, so
-// its place is read once.
+// Return a function that converts a pointer event to pixels of the picture. The place of the picture is read only once,
+// because the picture is replaced while the box is dragged.
 const pointerIn = (svg) => {
   const box = svg.getBoundingClientRect(), { width, height } = svg.viewBox.baseVal;
   return (event) => [(event.clientX - box.left) * width / box.width,
                      (event.clientY - box.top) * height / box.height];
 };
 
-// One dimension of the drawn tensor, as data-x or data-y of the picture has it.
+// One dimension of the drawn tensor. Its constructor parses the attribute data-x or data-y of the picture.
 class DrawnAxis {
   constructor(text) {
     const [dimension, offset, length, first, last] = text.split(" ").map(Number);
@@ -25,10 +25,12 @@ class DrawnAxis {
   }
 }
 
-// Below NARROW the pictures and the controls are one column, in which a picture that leaves room for a control stays.
+// If the page is narrower than NARROW, pictures and controls form one column. A picture that leaves room for a control
+// stays visible while the page scrolls.
 const STACKED = `@container (max-width:${NARROW - 1}px){:host(:not([hidden])),.row{display:contents}.row>svg.low{position:sticky;top:0;z-index:1}}`;
 const MOST_OF_SCREEN = 0.6;
-const MOUSE = 9, TOUCH = 16, LEAST_MOVE = 2;  // px: the reach of the corner; a tap moves less
+// px: the reach of the corner for a mouse and for a finger, and the movement below which a press is a tap.
+const MOUSE = 9, TOUCH = 16, LEAST_MOVE = 2;
 
 class Drag {
   constructor(explorer) { this.explorer = explorer; }
@@ -46,19 +48,19 @@ class Drag {
     svg.addEventListener("keydown", (event) => this.step(event, axes));
     svg.addEventListener("pointerdown", (event) => this.begin(event, svg, axes));
   }
-  // An arrow moves the box by one, to the next legal place; with Shift by its own length.
+  // Move the box on an arrow key, by one or to the next legal place. With Shift, move it by its own length.
   step(event, axes) {
     const [n, sign] = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [1, -1], ArrowDown: [1, 1] }[event.key] ?? [];
     if (n === undefined) return;
     event.preventDefault();
-    event.stopImmediatePropagation();  // chunks are walked through in the other pictures
+    event.stopImmediatePropagation();  // in other pictures, the arrow keys select chunks
     if (!axes[n]) return;
     const { legal, values } = this.explorer, { dimension } = axes[n], name = `coords[${dimension}]`;
     const by = event.shiftKey ? values[`box_sizes[${dimension}]`] ?? 1 : 1;
     const next = legal.snap(name, values[name] + sign * by, sign);
     if (sign * (next - values[name]) > 0) this.explorer.choose({ [name]: next });
   }
-  // The part of the box at a place, in pixels: its corner, its inside, or null.
+  // Return the part of the box at a place, which is in pixels: `sizing` is true at the corner, `inside` in the box.
   grip(at, axes, reach) {
     const { values, numbers } = this.explorer;
     const sides = axes.map((axis, n) => {
@@ -70,10 +72,10 @@ class Drag {
     const sizing = canSize && sides.every((s) => Math.abs(s.fromEnd) <= reach);
     const inside = sides.every(({ n, axis, start, span }) => {
       const first = axis.pixel(start), last = axis.pixel(start + span), free = Math.max(0, (3 * reach - (last - first)) / 2);
-      return at[n] >= first - free && at[n] <= last + free;  // a box of few pixels can be grasped too
+      return at[n] >= first - free && at[n] <= last + free;  // so that a box of few pixels can be dragged too
     });
     for (const s of sides) s.grab = s.position - s.start;
-    const isColumn = values[`box_sizes[${sides[0].axis.dimension}]`] === undefined;  // of pixels: no box to grasp
+    const isColumn = values[`box_sizes[${sides[0].axis.dimension}]`] === undefined;  // im2col: there is no box to drag
     const inPlot = sides.every(({ n, axis }) => at[n] >= axis.offset && at[n] <= axis.offset + axis.length);
     return { sides, sizing, inside: inside || (isColumn && inPlot && reach === MOUSE) };
   }
@@ -83,7 +85,7 @@ class Drag {
     const { sides, sizing, inside } = this.grip(at, axes, event.pointerType === "touch" ? TOUCH : MOUSE);
     if (event.button || !(sizing || inside)) return;
     explorer.shown = Object.fromEntries(sides.map((s) => [s.axis.dimension, [s.axis.first, s.axis.last]]));
-    let isMoved = false;  // a tap changes nothing
+    let isMoved = false;  // stays false for a tap, which changes nothing
     const move = (e) => {
       const now = pointer(e), changed = {};
       isMoved ||= Math.hypot(now[0] - at[0], now[1] - at[1]) >= LEAST_MOVE;
@@ -108,7 +110,7 @@ class Drag {
   }
 }
 
-// --- The whole ------------------------------------------------------------------------------------
+// --- The explorer ---------------------------------------------------------------------------------
 
 class Explorer {
   constructor(host, el) {
@@ -123,7 +125,8 @@ class Explorer {
     });
     this.watch();
   }
-  // The controls of every argument, group by group: numbers have ends, menus options, the others are typed.
+  // Build the controls of all arguments, group by group. An item with `most` becomes a number, an item with `options` a
+  // menu, and any other item a text field.
   buildControls(items) {
     const choose = (values) => this.choose(values), before = new Map([...this.form.children].map((e) => [e.dataset.title, e.open]));
     this.numbers.clear();
@@ -157,7 +160,7 @@ class Explorer {
     this.fixes = make("div", { class: "tmax-fixes" });
     this.note = make("p", { class: "tmax-note", hidden: true });
     this.refused = make("p", { class: "tmax-refused", hidden: true });
-    // It scrolls: the keys that scroll need the focus.
+    // The report can take the focus, because only an element with the focus can be scrolled by keys.
     this.report = make("div", { class: "tmax-report", role: "region", "aria-label": "report", tabIndex: 0 });
     ownKeys(this.report);
     const panel = newId();
@@ -198,7 +201,7 @@ class Explorer {
   choose(values) {
     this.act(() => this.host.choose(values), Boolean(values.task));
   }
-  // Change the state, and show it; all controls where others are needed.
+  // Change the state and show it. If the new state has other controls, build all controls again.
   act(change, isOther = false) {
     const before = this.host.shapeOfControls;
     this.asked = performance.now();
@@ -209,7 +212,7 @@ class Explorer {
   look(name, value) {
     this.act(() => this.host.look(name, value));
   }
-  // While the pointer rests: the legal values take longer, and an entry of the history is a whole change.
+  // Wait until the user pauses. Then write an entry of the history, and compute the legal values, which takes longer.
   settle() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
@@ -267,7 +270,7 @@ class Explorer {
     this.picture.classList.toggle("tmax-stale", !view.ok);
     if (view.panels.length || view.ok || view.isBlank) this.draw(view.panels);
   }
-  // The task that was chosen: what to do, and whether the model finds it done.
+  // Show the chosen task: its text, and whether it is done.
   taskIs(now) {
     const isOther = now?.name !== this.task;
     this.task = now?.name;
@@ -280,7 +283,7 @@ class Explorer {
     this.taskBox.classList.toggle("tmax-done", now.isDone);
     if (isOther) this.taskBox.querySelector("details").open = false;
   }
-  // Options of the tab: what reads the tile.
+  // Show the menu of the tab, which selects the reader of the tile.
   lookAt({ name, words, options, value }) {
     if (this.lookMenu.name !== name) {
       this.lookMenu.replaceChildren(...options.map((o) => make("option", { value: o }, words + o)));
@@ -323,7 +326,7 @@ class Explorer {
     onTheme(() => this.paint());
     let width = 0;
     const resized = new ResizeObserver(() => {
-      if (!width) this.paint();  // shown now, so its background is known
+      if (!width) this.paint();  // the page is visible from now on, so its background is known
       const now = this.width;
       if (now && Math.abs(now - width) > 24) this.show();
       width = now || width;
@@ -346,7 +349,7 @@ class Explorer {
     this.look("tab", tab.dataset.tab);
   }
 
-  // --- Taking away ---
+  // --- Copying and saving ---
   copy(text, button) {
     navigator.clipboard?.writeText(text);
     const words = button.textContent;

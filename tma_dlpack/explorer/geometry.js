@@ -1,6 +1,7 @@
-// Which byte goes where: a copy's lines, its tile in shared memory, and who reads which banks.
-// As geometry/, draw/chunks.py, consumer/reads.py and consumer/verbs.py do in Python.
-// `a` is what tmaRequest.encodeArguments returns: index 0 is innermost.
+// `tmaGeometry` computes the addresses of a copy in global and in shared memory, and the bank conflicts of reading a
+// tile. geometry/, draw/chunks.py, consumer/reads.py and consumer/verbs.py are the Python versions.
+// The parameter `a` of its functions is the result of tmaRequest.encodeArguments. In its lists, index 0 is the
+// innermost dimension.
 
 const tmaGeometry = (() => {
   const T = tmaTables, K = T.K;
@@ -8,7 +9,7 @@ const tmaGeometry = (() => {
   const CHUNK = 16, BANKS = 32, BANK_BYTES = 4, PHASE = 8, MAX_PHASES = 16;
   const clamp = (n, low, high) => Math.min(Math.max(n, low), high);
 
-  /** The swizzled shared address of a byte; its own inverse. */
+  /** Return the swizzled shared address of a byte. The function is its own inverse. */
   function swizzle(address, number) {
     let swizzled = address;
     for (const [right, mask, left] of T.SWIZZLES[number].terms)
@@ -16,15 +17,16 @@ const tmaGeometry = (() => {
     return swizzled;
   }
 
-  /** What all copies of a map share. Lines are rows of the box, pixels of a column, or interleaved
-   *  units. txBytes are what the mbarrier counts, smemBytes what the tile takes, with padding. */
+  /** Return the data that all copies of a map share. A line is a row of the box, a pixel of a column, or an interleaved
+   *  unit. txBytes is the number of bytes that the mbarrier counts. smemBytes is the size of the tile in shared memory,
+   *  padding included. */
   function plan(a) {
     const bits = a.row.element_bits, unitBytes = [0, 16, 32][a.interleave];
     let counts, steps = [], lines;
     if (a.kind === "tiled") {
       steps = unitBytes ? a.element_strides : [1, ...a.element_strides.slice(1)];
       counts = a.box_dim.map((box, d) => Math.ceil(box / steps[d]));
-      if (unitBytes) counts[a.rank - 2] = 1; // an interleaved box takes one slice
+      if (unitBytes) counts[a.rank - 2] = 1; // an interleaved box has one slice
       lines = product(unitBytes ? counts : counts.slice(1));
     } else {
       const isWide128 = a.kind === "im2col_wide" && a.mode === 1;
@@ -47,7 +49,7 @@ const tmaGeometry = (() => {
 
   const firstSpatial = (a) => (a.interleave ? 0 : 1);
 
-  /** The dimensions that a column walks, W first, and where it may start along each. */
+  /** Return the dimensions that a column walks, W first, with the first and last pixel of the bounding box. */
   function walked(a) {
     if (a.kind === "tiled") return [];
     const count = a.kind === "im2col_wide" ? 1 : a.rank - 2;
@@ -57,7 +59,7 @@ const tmaGeometry = (() => {
     });
   }
 
-  /** The position of pixel `turn` of a column: W fastest, then H, D and the image. */
+  /** Return the position of pixel number `turn` of a column. W changes fastest, then H, D and the image. */
   function pixelPosition(a, coords, offsets, turn) {
     const position = [...coords];
     for (const { d, first, last } of walked(a)) {
@@ -81,7 +83,7 @@ const tmaGeometry = (() => {
 
   // -- one tile ----------------------------------------------------------------------------------
 
-  /** The position of line i of a box: the innermost of its dimensions varies fastest. */
+  /** Return the position of line i of a box. The innermost dimension that lines step through changes fastest. */
   function boxPosition(a, p, coords, i) {
     const position = [...coords];
     for (let d = p.unitBytes ? 0 : 1; d < a.rank; ++d) {
@@ -91,8 +93,8 @@ const tmaGeometry = (() => {
     return position;
   }
 
-  /** Why a tile of an accepted request cannot be loaded: the row of COPY_RULES, the argument, what
-   *  was found; or null. */
+  /** Return why a tile of an accepted request cannot be loaded: [id of a row of COPY_RULES, argument, found]; null if
+   *  the tile can be loaded. */
   function refusalOf(a, p, coords, offsets, smemOffset) {
     const rowBytes = (a.kind === "tiled" ? a.box_dim[0] : a.channels) * a.row.element_bits / 8;
     const span = T.SWIZZLE_SPAN_BYTES[a.swizzle] || rowBytes;
@@ -130,13 +132,22 @@ const tmaGeometry = (() => {
     return null;
   }
 
-  /** A load of one tile; coords and offsets are row-major. Returns plan's fields and
-   *  {refusal: null or {rule, argument, found, limit, fix}, line(i), chunk(address): what the 16
-   *  bytes at a shared address hold, chunks(): all, by address}; a refusal comes without the last
-   *  three. A chunk: {address, state: "data" | "filled" | "clipped" | "padding", row (line, -1 of
-   *  padding), first, last (elements of that line), element (row-major position in the tensor),
-   *  globalOffset (bytes after address), linear (address before the swizzle), swapped (its halves
-   *  of 8 bytes are exchanged), dataBytes (of the 16), inside: [from, end) of them in bounds}. */
+  /** Simulate the load of one tile. Coordinates and offsets are row-major. Return the fields of `plan` and:
+   *    refusal: null, or {rule, argument, found, limit, fix}; then the three functions are missing
+   *    line(i): the position of line i
+   *    chunk(address): the chunk of 16 bytes at a shared address
+   *    chunks(): all chunks, in the order of their addresses
+   *  A chunk has these fields:
+   *    address
+   *    state: "data", "filled" (out of bounds), "clipped" (partly out of bounds) or "padding"
+   *    row: number of the line; -1 for padding
+   *    first, last: elements of the line
+   *    element: position of the first element in the tensor, row-major
+   *    globalOffset: bytes from the tensor's address to the first element
+   *    linear: the address before the swizzle
+   *    swapped: whether the swizzle exchanges the two halves of 8 bytes
+   *    dataBytes: bytes of data among the 16 bytes
+   *    inside: [from, end), the range of the data bytes that is in bounds */
   function tile(a, rowMajorCoords, rowMajorOffsets = null, smemOffset = 0) {
     const p = plan(a), bits = a.row.element_bits;
     const coords = reversed(rowMajorCoords), offsets = reversed(rowMajorOffsets ?? []);
@@ -153,13 +164,14 @@ const tmaGeometry = (() => {
     const endByte = p.unitBytes ? p.lineBytes : clamp(rowBytes - start, firstByte, p.lineBytes);
     const isTiled = a.kind === "tiled", known = [];
 
-    /** Line i: the position of its first element, whether the dimensions other than 0 are in bounds. */
+    /** Return the position of line i, its offset in bytes, and whether it is in bounds. Dimension 0 is ignored, unless
+     *  the map is interleaved. */
     function lineOf(i) {
       if (known[i]) return known[i];
       const position = isTiled
         ? boxPosition(a, p, coords, i)
         : pixelPosition(a, coords, offsets, i);
-      let inside = true, origin = 0n; // addresses are modulo 2^64
+      let inside = true, origin = 0n; // a BigInt, because addresses wrap modulo 2^64
       for (let d = p.unitBytes ? 0 : 1; d < a.rank; ++d) {
         inside = inside && position[d] >= 0 && position[d] < a.global_dim[d];
         origin += BigInt(position[d]) * strides[d];
@@ -203,16 +215,17 @@ const tmaGeometry = (() => {
     };
   }
 
-  /** Row-major coordinates of a first tile: zeros, or the first pixel of the bounding box. */
+  /** Return row-major coordinates of a first tile: zeros, or the first pixel of the bounding box. */
   function firstCoords(a) {
     const coords = a.global_dim.map(() => 0);
     for (const { d, first } of walked(a)) coords[d] = first;
     return reversed(coords);
   }
 
-  // -- who reads which banks ---------------------------------------------------------------------
+  // -- bank conflicts ----------------------------------------------------------------------------
 
-  /** [line, byte] of every 16-byte read, in phases: all chunks by columns or by rows. */
+  /** Return the reads of all chunks of the tile, by columns or by rows. A read is [line, byte] and has 16 bytes. The
+   *  reads are grouped into phases. */
   function pattern(p, name) {
     const columns = Array.from({ length: p.smemLineBytes / CHUNK }, (_, n) => n * CHUNK);
     let rows = Array.from({ length: p.lines }, (_, n) => n);
@@ -228,8 +241,9 @@ const tmaGeometry = (() => {
     return Array.from({ length: count }, (_, n) => places.slice(n * width, (n + 1) * width));
   }
 
-  /** The conflicts of an access ("column", "row", or 16-byte shared addresses in phases of 8):
-   *  degrees, per phase the most words that meet in one bank, and the words of the first phases. */
+  /** Return the bank conflicts of an access, which is "column", "row", or a list of shared addresses of 16-byte reads,
+   *  8 per phase. `degrees` has for each phase the maximum number of words in one bank. `worst` is the largest degree,
+   *  and `wavefronts` the sum of the degrees. `phases` has the words that the first phases read. */
   function banks(a, access, { swizzle: mode = a.swizzle, smemOffset = 0 } = {}) {
     const number = tmaRequest.member("swizzle", mode), own = plan(a), p = plan({ ...a, swizzle: number });
     const place = (address) => {
@@ -259,13 +273,13 @@ const tmaGeometry = (() => {
     };
   }
 
-  /** A tile as a matrix of columns of spans; null where it is not one. */
+  /** Return a tile as a matrix that consists of columns of spans; null if the tile is not one matrix. */
   function matrixOf(a) {
-    const p = plan(a), bytes = Math.floor(a.row.element_bits / 8); // 0 of packed types
+    const p = plan(a), bytes = Math.floor(a.row.element_bits / 8); // 0 for packed types
     if (p.unitBytes || !bytes) return null;
     let columns = 1;
     if (a.kind === "tiled") {
-      const split = a.is_split ? a.rank - (a.is_ragged ? 3 : 1) : null; // steps from span to span
+      const split = a.is_split ? a.rank - (a.is_ragged ? 3 : 1) : null; // the dimension that counts spans
       const axes = reversed([...p.counts.keys()].filter((d) => d > 0 && d !== split && p.counts[d] > 1));
       if (split !== null) columns = p.counts[split];
       else if (axes.length && axes[0] > 1 && (axes.length > 1 || a.global_dim[1] > 1)) {
@@ -281,7 +295,7 @@ const tmaGeometry = (() => {
     };
   }
 
-  /** The shared addresses that the 32 lanes of a warp pass to ldmatrix; null outside the tile. */
+  /** Return the shared addresses that the 32 lanes of a warp pass to ldmatrix; null if ldmatrix cannot read there. */
   function ldmatrix(a, row, column, { num = 4, transpose = false, smemAddress = 0 } = {}) {
     const m = matrixOf(a);
     const [rows, columns] = num === 4 ? [2, 2] : transpose ? [num, 1] : [1, num];

@@ -1,13 +1,17 @@
-// The back end of the explorer's page: a state, and tmaModel's answers about it, drawn by pictures.js,
-// memory.js and scenes.js.
+// The back end of the explorer's page. `Host` has the state, calls tmaModel, and draws the result with pictures.js,
+// memory.js, scenes.js and refused.js.
 
 const LAST = "the picture shows the last accepted values";
 const SAME_CHANGE_MS = 1000;
 const OF_TENSOR = ["shape", "strides", "address", "dtype"], OF_TILE = ["coords", "im2col_offsets", "plane"];
 
 class Host {
-  // place: of places.js. about: of a notebook's tensor, as Python's Panel says: isOwn, a tensor that cannot be another;
-  // onlyTile, a map without its tensor; note; preparation, code before the call; stored, the class of its still picture.
+  // place: an object of places.js. about: facts about the tensor of a notebook, which widget.py sends:
+  //   isOwn: the page shows a tensor of the notebook, so another tensor cannot be chosen
+  //   onlyTile: the page shows a map without its tensor, so only the tile can be chosen
+  //   note: a text that is shown above the report
+  //   preparation: Python code that must run before the call
+  //   stored: the CSS class of the still picture, which is hidden while the page is live
   constructor(place, about = {}) {
     Object.assign(this, { place, about, written: { at: -Infinity }, looks: { width: 900 } });
     this.reopen();
@@ -23,7 +27,8 @@ class Host {
     this.turn(state);
     if (!this.ok) this.instead = this.withFix();
   }
-  // A first state that is refused has no accepted picture before it: what is drawn has its fix.
+  // Return the result of the fixed state, or null. If the first state of a page is refused, no accepted state has been
+  // drawn before, so the page draws the fixed state.
   withFix() {
     const repaired = this.repaired();
     let found = repaired && resultOf(repaired);
@@ -34,7 +39,7 @@ class Host {
   }
   link() { return `${location.href.split("#")[0]}${writeAddress(this.state)}`; }
 
-  // --- What the front end does ---
+  // --- Actions of the front end ---
   choose(values) {
     this.changed = Object.keys(values);
     if (values.task) this.open(tasked(values.task));
@@ -48,15 +53,15 @@ class Host {
     this.changed = ["undo"];
     if (this.accepted) this.turn({ ...this.accepted, tab: this.state.tab });
   }
-  // Another tab, or what reads the tile there.
+  // Show another tab, or another reader of the tile in this tab.
   look(name, value) {
     if (value === this.state[name]) return;
-    this.write();  // the change before is an entry of its own
+    this.write();  // the previous change gets its own entry of the history
     this.state = { ...this.state, [name]: value };
-    this.found = null;  // a repair keeps the tab
+    this.found = null;  // a repair found before would show the old tab
     this.changed = [name, value];
   }
-  // One entry of the history a change; what is turned on without a pause is one change.
+  // Write the state as an entry of the history. Changes of one control without a pause are one entry.
   write() {
     const address = writeAddress(this.state), names = String(this.changed), at = performance.now();
     if (address === this.address) return;
@@ -65,9 +70,9 @@ class Host {
     Object.assign(this, { address, written: { names, at } });
   }
 
-  // --- What is chosen ---
+  // --- Changes of the state ---
   turn(state) {
-    Object.assign(this, resultOf(state), { found: null, shapeOfControls: shapeOf(state) });  // found: what repairs it
+    Object.assign(this, resultOf(state), { found: null, shapeOfControls: shapeOf(state) });  // found: the repaired state
     if (this.ok) this.accepted = state;
   }
   chosen(values) {
@@ -93,7 +98,7 @@ class Host {
       state.shape = list;
     }
   }
-  // Another kind of map: images for im2col, where the tensor has no such shape.
+  // Return the state for another kind of map. If the tensor has fewer than 3 dimensions, an im2col map gets images.
   otherKind(state) {
     const shape = state.kind !== "tiled" && state.shape.length < 3 ? IMAGES : state.shape, { target } = state;
     const has = (name) => tmaRequest.targetOf(name).has_wide, isWide = state.kind === "im2col_wide";
@@ -102,7 +107,7 @@ class Host {
       box_sizes: null, swizzle: isWide ? "bytes128" : state.swizzle, im2col_offsets: null,
       target: isWide && !has(target) ? Object.keys(tmaTables.TARGETS).find(has) : target });
   }
-  // The state with other arguments or, where none would do, another tensor; null if nothing helps.
+  // Return an accepted state with other arguments, or with another tensor if no arguments help; null if none is found.
   repaired() {
     return this.report.ok ? this.state : (this.found ??= { state: this.searched() }).state;
   }
@@ -111,7 +116,7 @@ class Host {
     const seen = new Set();
     while (!report.ok) {
       const [{ rule, change }] = report.violations;
-      const way = report.fixed || (this.about.isOwn ? null : change);  // which may change the tensor
+      const way = report.fixed || (this.about.isOwn ? null : change);  // the latter may change the tensor
       if (seen.has(rule) || !way) return null;
       seen.add(rule);
       const words = this.wordsOf(way);
@@ -121,14 +126,15 @@ class Host {
     }
     return state;
   }
-  // A change in the words of a state.
+  // Return a change of arguments as a change of the state.
   wordsOf(change) {
     const word = (name, value) => (name === "split_inner" ? (value ? "yes" : "") : value ?? PLAIN[name] ?? null);
     return Object.fromEntries(Object.entries(change).map(([name, value]) => [name, word(name, value)]));
   }
 
-  // --- Answers ---
-  // looks: the width of the pictures, the part of the tensor and the phase that are shown, the pinned chunk.
+  // --- Results ---
+  // Return all that the front end shows. looks: the width of the pictures, the part of the tensor that is shown, the
+  // phase that is shown, and the pinned chunk.
   answer(looks) {
     Object.assign(this.looks, looks);
     const { state, report, tile, ok } = this, refused = tile?.refusal;
@@ -155,7 +161,7 @@ class Host {
       banks, panels, isBlank, spoken: this.spoken(ok),
       codes: [["Python", (this.about.preparation || "") + code.python], ["C++", code.cpp]].filter(([, text]) => text) };
   }
-  // Announce a move or a refusal to a screen reader: the place of the tile, and the rule that refuses it.
+  // Return the text for a screen reader: the place of the tile, and the rule that refuses it.
   spoken(ok) {
     const { coords, box_sizes: box, kind } = this.state, at = `tile at (${coords.join(", ")})` + (kind === "tiled" && box ? `, box (${box.join(", ")})` : "");
     const found = this.tile?.refusal ? [this.tile.refusal] : this.report.violations;
@@ -197,7 +203,7 @@ class Host {
     const rest = this.looks.width - table.width - 10;
     return [[bytesPicture(bytes, fields, rest > 380 ? rest : this.looks.width), table.svg()], {}];
   }
-  // The chunk that is pinned; else the first of the second line, which a swizzle moves.
+  // Return the pinned chunk, or else the first chunk of the second line of 128 bytes, which a swizzle moves.
   pinnedChunk({ chunks }) {
     return chunks.find((c) => c.key && c.key === this.looks.pinned) || chunks.find((c) => c.row >= 0 && c.linear >= 128) || chunks.find((c) => c.row >= 0);
   }
@@ -250,7 +256,7 @@ class Host {
   legal() {
     const { accepted, report, state } = this, isBeside = !report.ok && accepted && shapeOf(accepted) === shapeOf(state);
     const at = isBeside ? accepted : state, request = requestOf(at), ranges = {}, options = {};
-    // what the core cannot read, such as a negative extent, has no legal neighbours
+    // If the core cannot read the request, for example a negative extent, the legal values are unknown.
     if (!isBeside && report.violations.some(({ rule }) => rule === "ARGUMENT")) return { ranges, options };
     for (const { name, most, options: all } of this.controls()) {
       if (most !== undefined) ranges[name] = tmaModel.legal(request, name, at.coords, offsetsOf(at));
@@ -262,7 +268,7 @@ class Host {
   }
 }
 
-// The menu above the pictures of a tab: {name, words, options, value}, or null.
+// Return the menu above the pictures of a tab, {name, words, options, value}, or null.
 const LOOKS = { banks: ["access", "read: "], core: ["major", "major: "] };
 const menuOf = (state) => {
   const [name, words] = LOOKS[state.tab] || [];
@@ -271,7 +277,7 @@ const menuOf = (state) => {
 
 const tasked = (name) => completed({ ...readAddress(TASKS[name].start)[0], task: name });
 
-// The state with coordinates that can be copied.
+// Return the state with the nearest legal coordinates.
 function movedOf({ state, request }) {
   const moved = { ...state };
   for (const name of ["coords", "im2col_offsets"])
@@ -282,18 +288,18 @@ function movedOf({ state, request }) {
   return moved;
 }
 
-// Strides under which no row of a contiguous tensor overlaps the next.
+// Return strides that are large enough that no row overlaps the next row.
 const apart = (shape, strides) => {
   const wide = [...strides];
   for (let d = shape.length - 2; d >= 0; d--) wide[d] = Math.max(wide[d], wide[d + 1] * shape[d + 1]);
   return wide;
 };
 
-// Which controls a state has.
+// Return a key that is equal for states with the same controls.
 const shapeOf = ({ kind, shape, coords, box_sizes: box, split_inner: split }) =>
   [kind, shape.length, coords.length, box?.length, split].join(" ");
 
-// The two dimensions of a tensor that are drawn: the inner two, or those that are chosen.
+// Return the two dimensions of a tensor that are drawn: those in `plane`, or else the two innermost dimensions.
 function planeOf(state, tile) {
   const rank = tile.shape.length, [down, across] = state.plane || [];
   const is = (d) => Number.isInteger(d) && d >= 0 && d < rank;

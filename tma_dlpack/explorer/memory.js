@@ -1,17 +1,17 @@
-// Pictures of the copy's two ends: the tile in shared memory with its banks, and the map's 128 bytes.
+// Pictures of the tile in shared memory, of its banks, and of the map's 128 bytes.
 
-const CHUNK = 16, LINE_OF_BANKS = 128, BANKS = 32;  // bytes, bytes, and banks of 4 bytes
-const MOST_LINES = 32, FEW_LINES = 16;  // of 128 bytes that are drawn; of a brief picture
+const CHUNK = 16, LINE_OF_BANKS = 128, BANKS = 32;  // bytes of a chunk, bytes of a line, number of banks (4 bytes each)
+const MOST_LINES = 32, FEW_LINES = 16;  // maximum number of lines that are drawn, in a large and in a small picture
 const hex = (address, digits = 4) => `0x${address.toString(16).padStart(digits, "0")}`;
 const columnsOf = (chunk) => (chunk.last > chunk.first ? `c${chunk.first}..${chunk.last}` : `c${chunk.first}`);
-// Row and elements in two lines; only the first element where there is little room.
+// Return labels of a chunk, the longest first: row and elements in two lines. A short label has only the first element.
 const labels = (chunk, isShort) => (chunk.row < 0 ? "" : [
   `r${chunk.row}\n${isShort ? `c${chunk.first}` : columnsOf(chunk)}${chunk.swapped ? " ⇄" : ""}`, `r${chunk.row}\nc${chunk.first}`, `${chunk.row}`]);
 
-// The four banks of a chunk, or the first of them: the same for all heads of a picture.
+// Return a function that names the four banks of a chunk, or only the first bank if the picture is narrow.
 const bankNames = (unit) => (textWidth("28..31", LEAST_FONT) <= unit - 2 ? (k) => `${4 * k}..${4 * k + 3}` : (k) => `${4 * k}`);
 
-// Blocks of lines, without those that repeat the lines before them some rows further.
+// Return blocks of lines. A block that only repeats the previous block, some rows later, is not drawn again.
 function blocksOf(lines, pitch, repeat, marked, most) {
   let step = Math.max(1, Math.ceil(Math.max(pitch, repeat) / LINE_OF_BANKS));
   step = Math.min(step, most);
@@ -42,7 +42,7 @@ const rowsOf = (lines) => {
   return rows.length ? ends(Math.min(...rows), Math.max(...rows) - Math.min(...rows) + 1) : "";
 };
 
-// chunks: in the order of their addresses. marked: keys of chunks that are read, if any.
+// Draw chunks, which must be in the order of their addresses. `marked` has the keys of the chunks that a phase reads.
 function memoryPicture(heading, chunks, tile, width, { marked = null, words = [], most = MOST_LINES } = {}) {
   const sheet = new Sheet(width, `shared memory: ${heading}`);
   sheet.say(heading, "strong");
@@ -60,7 +60,7 @@ function memoryPicture(heading, chunks, tile, width, { marked = null, words = []
   }
   const states = new Set(), widest = Math.max(...chunks.filter((c) => c.row >= 0).map((c) => columnsOf(c).length + 2 * c.swapped));
   const isShort = textWidth("c".repeat(widest), LEAST_FONT) > unit - 2;
-  const size = isShort ? FONT : Math.max(LEAST_FONT, Math.min(FONT, (unit - 2) / (widest * GLYPH)));  // one for all chunks
+  const size = isShort ? FONT : Math.max(LEAST_FONT, Math.min(FONT, (unit - 2) / (widest * GLYPH)));  // of all chunks
   for (const block of blocksOf(lines, tile.pitchBytes, tile.repeatBytes, marked, most)) {
     for (const line of block.lines) {
       sheet.words(left - 6, sheet.y + height / 2 + 4, hex(line[0].address), "muted", "end");
@@ -95,7 +95,7 @@ function memoryPicture(heading, chunks, tile, width, { marked = null, words = []
 
 const ADDRESS_BITS = 11;
 
-// The address of one chunk, bit by bit: which bits the swizzle reads, and which it changes.
+// Draw the address of one chunk, bit by bit, with the bits that the swizzle reads and the bits that it changes.
 function bitsPicture(chunk, tile, width) {
   const sheet = new Sheet(width, "the swizzle of one address, bit by bit");
   sheet.say(`The swizzle ${tile.swizzle}, bit by bit: row ${chunk.row}, elements ${ends(chunk.first, chunk.last - chunk.first + 1)}`, "strong");
@@ -130,7 +130,7 @@ function bitsPicture(chunk, tile, width) {
 
 // --- Banks ------------------------------------------------------------------------------------------
 
-// One phase of an access: each thread's 16 bytes on their banks, one row per wavefront.
+// Draw one phase of an access: the 16 bytes of each thread on their banks, with one row per wavefront.
 function phasePicture(found, phase, access, width) {
   const sheet = new Sheet(width, `phase ${phase + 1} of ${found.degrees.length}`), words = found.phases[phase];
   const first = phase * words.length % 32, degree = found.degrees[phase], left = EDGE + 96, unit = (width - left - EDGE) / BANKS;
@@ -162,7 +162,7 @@ function phasePicture(found, phase, access, width) {
   return sheet.svg();
 }
 
-// ranked: [{name, own, wavefronts, worst}], fewest first.
+// Draw the swizzles that the box allows. ranked: [{name, own, wavefronts, worst}], with the fewest wavefronts first.
 function rankedPicture(ranked, width) {
   const sheet = new Sheet(width, "swizzles ranked by wavefronts");
   sheet.say("The same access with each swizzle that this box allows: wavefronts in all", "strong");
@@ -181,7 +181,7 @@ function rankedPicture(ranked, width) {
 
 const REST = { group: "the rest", style: "cell" };
 
-// The fields with their group, style and letters, as draw/map_bytes.py has them.
+// Return the fields with their group, style and letters, which equal those in draw/map_bytes.py.
 function marked(fields) {
   let small = 0;
   return fields.map((field) => {
@@ -192,7 +192,7 @@ function marked(fields) {
   });
 }
 
-// fields: [{label, pieces: [[bit, width], ...], value}] of the model.
+// Draw the 128 bytes. fields: [{label, pieces: [[bit, width], ...], value}], the result of tmaModel.fields.
 function bytesPicture(bytes, fields, width) {
   const sheet = new Sheet(width, "the 128 bytes of the tensor map");
   const left = EDGE + 30, unit = (width - left - EDGE) / 64;
@@ -227,7 +227,7 @@ function fieldsPicture(fields, width) {
   const places = (f) => f.pieces.map(([bit, count]) => ends(bit, count)).join(", ");
   const second = EDGE + 28 + Math.max(...fields.map((f) => textWidth(f.label))) + 16;
   const longest = Math.max(...fields.map((f) => textWidth(valueOf(f)))), own = Math.max(...fields.map((f) => textWidth(places(f)))) + 16;
-  const hasBits = second + own + longest + EDGE <= width || width > 560;  // where it is narrow, the picture of the bytes has them
+  const hasBits = second + own + longest + EDGE <= width || width > 560;  // a narrow table omits the bits
   const third = second + own * hasBits;
   const row = (x, text, style) => sheet.words(x, sheet.y + 13, text, style);
   for (const [x, head] of [[EDGE + 28, "field"], ...(hasBits ? [[second, "bits"]] : []), [third, "value"]]) row(x, head, "muted");
@@ -249,7 +249,8 @@ function fieldsPicture(fields, width) {
   return sheet;
 }
 
-// A field's value in words, with the number that the bits hold where it is another one.
+// Return the value of a field as text. If the bits store another number than the value, add the stored number in
+// brackets.
 function valueOf({ name, value, bias, unit }) {
   const menu = Object.keys(tmaTables.OPTION_NAMES).find((ours) => tmaTables.OPTION_NAMES[ours] === name);
   if (menu) return `${tmaTables.ENUMS[menu][value]} (${value})`;

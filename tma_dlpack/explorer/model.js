@@ -1,31 +1,33 @@
-// The model behind the page: judge, encode, simulate and count a tensor map, without Python.
+// `tmaModel`: functions that check, encode and simulate a tensor map without Python.
 //
-// Plain scripts, to be concatenated in this order: tables.js (generated), request.js, geometry.js,
-// operand.js, check.js, model.js. Everything is in `tmaModel`; the tables (names of enums, data types, targets,
-// limits, rules, fields of the 128 bytes) are in `tmaTables`.
+// The scripts are concatenated in this order: tables.js (generated), core.js, geometry.js, operand.js,
+// candidates.js, repairs.js, check.js, model.js. `tmaTables` has the names of enums, the data types, targets, limits,
+// rules, and fields of the 128 bytes.
 //
-// A request is a plain object in the user's words, row-major, as make_tma_descriptor takes it:
+// A request is an object with the arguments of make_tma_descriptor, row-major, and a description of the tensor:
 //   {kind: "tiled" | "im2col" | "im2col_wide", shape, strides: elements or null,
 //    dtype: "float16" (the tensor's) and/or data_type: "FLOAT16" or null, address: number,
 //    box_sizes, elem_strides or null, interleave_layout, swizzle, l2_fetch_size, oobfill,
 //    rules, allow: [ids], target: "sm_90" or {compute_capability: [9, 0], max_smem_bytes},
 //    split_inner: bool, ragged: dim or null,
 //    pixel_box_lower_corner, pixel_box_upper_corner, channels_per_pixel, pixels_per_column}
-// A missing value has the default of Python. Enums are names or numbers. im2col_wide has lower_corner_width
-// and upper_corner_width (numbers) and mode. No function changes the request that it is given; what
-// each returns stands where it is defined. Those of a tile are for accepted requests.
+// A missing value has the same default as in Python. An enum's member is a name or a number. A request of im2col_wide
+// has lower_corner_width, upper_corner_width (numbers) and mode. No function changes its request. The functions about
+// a tile need an accepted request.
 
 const tmaModel = (() => {
   const T = tmaTables, R = tmaRequest, G = tmaGeometry, C = tmaCheck;
   const { read, encodeArguments } = R, { reasonOf, put, python } = C;
-  // -- what a control can be set to --------------------------------------------------------------
+  // -- the legal values of a control -------------------------------------------------------------
 
-  const AROUND = 64, MAX_TAP = 31, MANY = 32; // steps that are all judged
+  // Coordinates are offered up to AROUND elements beyond the tensor, im2col offsets up to MAX_TAP. If a control has
+  // fewer than MANY steps, each step is checked.
+  const AROUND = 64, MAX_TAP = 31, MANY = 32;
 
-  /** The legal values of a control, such as "box_sizes[0]", while the others keep theirs,
-   *  "pixels_per_column", "coords[1]", "strides[0]": {least, most, step, reason, refused: [{first,
-   *  last, reason}]}. Legal are the multiples of step in least..most outside the runs; `reason` is
-   *  why other numbers are refused. */
+  /** Return the legal values of a control, if all other values stay: {least, most, step, reason, refused: [{first,
+   *  last, reason}]}. A control is named such as "box_sizes[0]", "pixels_per_column", "coords[1]" or "strides[0]". The
+   *  legal values are the multiples of `step` from `least` to `most`, except those in the runs of `refused`. `reason`
+   *  explains why numbers between the multiples are refused. */
   function legal(request, name, coords = null, im2colOffsets = null) {
     const [, field, index] = /^(\w+)(?:\[(\d+)\])?$/.exec(name);
     const place = index === undefined ? null : Number(index);
@@ -34,11 +36,11 @@ const tmaModel = (() => {
     const value = C.valueOf(request, field), number = place === null ? value : value[place];
     const why = (n) => reasonOf(put(request, field, n, place)), a = read(request);
     const reach = C.reachOf(a, field, place), isWide = field === "box_sizes" && reach.most > T.K.MAX_BOX;
-    const whole = Math.ceil(a.global_dim[0] / reach.step) * reach.step; // of a split row, which may be long
+    const whole = Math.ceil(a.global_dim[0] / reach.step) * reach.step; // limits the slider of a long split row
     return legalNumber(number, isWide ? { ...reach, most: Math.min(reach.most, whole) } : reach, why);
   }
 
-  /** The legal multiples of a control's step; of 1 where the values between them are legal too. */
+  /** Return the legal multiples of a control's step. The step is 1 if a number next to a legal multiple is legal too. */
   function legalNumber(value, { least, most, step }, reason) {
     let found = multiples(value, least, most, step, reason);
     const beside = found.legal === null ? least : found.legal + (found.legal < most ? 1 : -1);
@@ -49,8 +51,8 @@ const tmaModel = (() => {
     return { least, most, step, reason: step > 1 ? reason(beside) : "", refused: found.refused };
   }
 
-  /** The runs of refused multiples, by few questions: all of a few, or ends by halving; and the
-   *  first legal one. */
+  /** Return a legal multiple, or null, and the runs of refused multiples. If there are few multiples, each one is
+   *  checked. Otherwise bisection finds the ends of one legal range. */
   function multiples(value, least, most, step, reason) {
     const low = Math.ceil(least / step), high = Math.floor(most / step);
     const why = (n) => reason(n * step), isLegal = (n) => !why(n);
@@ -81,7 +83,7 @@ const tmaModel = (() => {
     return found;
   }
 
-  /** How far a coordinate or an offset goes, and in which steps. */
+  /** Return the range and the step of a coordinate or an im2col offset. */
   function legalPlace(request, field, place, coords, im2colOffsets) {
     const a = encodeArguments(request), d = a.rank - 1 - place;
     const zero = G.firstCoords(a), taps = G.walked(a);
@@ -104,7 +106,7 @@ const tmaModel = (() => {
 
   // -- code --------------------------------------------------------------------------------------
 
-  /** Whether an option is as it would be anyway. */
+  /** Return whether an option has its default value, so that the code omits it. */
   function isPlain(request, name, value, plain) {
     if (value == null || (name === "elem_strides" && value.every((n) => n === 1))) return true;
     if (plain === null || (name === "swizzle" && request.split_inner)) return false;
@@ -182,7 +184,7 @@ const tmaModel = (() => {
     reason: (request, name, value) => reasonOf(put(request, name, value || null)),
     code: (request, coords = null, im2colOffsets = null) => ({
       python: pythonCode(request, coords, im2colOffsets),
-      cpp: C.accepts(request) ? cppCode(request) : "", // "" where refused
+      cpp: C.accepts(request) ? cppCode(request) : "", // empty for a refused request
     }),
   };
 })();

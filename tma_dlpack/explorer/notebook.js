@@ -1,5 +1,5 @@
-// The explorer as an anywidget: the page, with the state and the tensor of Python's Explorer. Without
-// WebAssembly nothing is drawn here, and the still picture stays.
+// The explorer as an anywidget. The widget shows the page with the state and the tensor of the Python object `Explorer`.
+// Without WebAssembly, `render` draws nothing, and the notebook shows the still picture.
 export default {
   async render({ model, el }) {
     await tmaCore.ready;

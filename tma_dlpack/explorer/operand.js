@@ -1,5 +1,5 @@
-// A tile as an operand of wgmma or tcgen05.mma, which read shared memory through 64 bits.
-// As consumer/ and draw/atoms.py do in Python; the tile's address in shared memory is 0.
+// A tile as an operand of wgmma or tcgen05.mma, which read shared memory by a 64-bit matrix descriptor.
+// consumer/ and draw/atoms.py are the Python versions. Here the tile starts at shared address 0.
 
 const tmaOperand = (() => {
   const T = tmaTables, { K_STEP_BYTES: STEP, UNITS, SPAN_BYTES, ATOM_ROWS, MEANINGS } = T.OPERAND;
@@ -7,7 +7,7 @@ const tmaOperand = (() => {
   const NO_MATRIX = { rows: 0, columns: 0, row_bytes: 0, column_bytes: 0 };
   const swizzleOf = (o) => T.ENUMS.swizzle[o.swizzle];
 
-  /** What the predicates read, by Python's names. */
+  /** Return the facts that the rules of matrix descriptors read, under the names that they have in Python. */
   function operandOf(request, major) {
     const a = tmaRequest.encodeArguments(request), bits = a.row.element_bits, { target } = a;
     const own = (row) => row.capabilities.includes(target.compute_capability[0]);
@@ -33,7 +33,7 @@ const tmaOperand = (() => {
     MATRIX_ADDRESS: (o) => `the tile takes ${o.smem_bytes} bytes`,
   };
 
-  /** The rows that refuse a tile; those that an earlier one settles are left out. */
+  /** Return the rules that refuse a tile, without rules whose prerequisites failed. */
   function refusalsOf(o) {
     const failed = T.OPERAND.RULES.filter(({ id }) => !T.OPERAND_HOLDS[id](o)), ids = failed.map((row) => row.id);
     return failed.filter((row) => !row.after.some((id) => ids.includes(id)))
@@ -42,14 +42,14 @@ const tmaOperand = (() => {
 
   const range = (end, step, first = 0) => Array.from({ length: Math.ceil(end / step) }, (_, n) => first + n * step);
 
-  /** Where each K step starts: every 32 bytes of a row, or every `rows_step` rows. */
+  /** Return the shared address at which each K step starts: every 32 bytes of a row, or every `rows_step` rows. */
   function startsOf({ tile, major, rows_step: step }) {
     if (major === "MN") return range(tile.column_bytes, step * tile.pitch_bytes);
-    const atOnce = tile.column_bytes * Math.max(1, STEP / tile.row_bytes); // without a swizzle a step takes two columns
+    const atOnce = tile.column_bytes * Math.max(1, STEP / tile.row_bytes); // without swizzle a step reads two columns
     return range(tile.columns * tile.column_bytes, atOnce).flatMap((at) => range(tile.row_bytes, STEP, at));
   }
 
-  /** The atoms, row by row: {address, steps}. */
+  /** Return the atoms, row by row: {address, steps}. `steps` has the K steps that read the atom. */
   function atomsOf(o, { starts, leading, stride, span, atomRows }) {
     const { tile } = o, isPlain = o.swizzle === 0;
     if (o.major === "K") {
@@ -66,7 +66,7 @@ const tmaOperand = (() => {
       range(spans, 1).map((m) => ({ address: start + n * down + m * across, steps: [step] }))));
   }
 
-  /** The descriptor of an accepted request's tile and its atoms, or why there are none. */
+  /** Return the matrix descriptor and the atoms of an accepted request's tile, or the rules that refuse the tile. */
   function operand(request, major = "K") {
     const o = operandOf(request, major), refusals = refusalsOf(o), { instruction, tile } = o;
     if (refusals.length) return { instruction: instruction.name, major, refusals };
@@ -75,7 +75,7 @@ const tmaOperand = (() => {
       atomRows: ATOM_ROWS[o.swizzle],
     };
     const [leads, strides] = MEANINGS[`${major} ${o.swizzle ? "swizzled" : "none"}`];
-    const known = { // numbers and words
+    const known = { // name of a field -> [number, description]
       "start address": [found.starts[0] / UNITS, "0: add the tile's own address / 16"],
       "leading byte offset": [found.leading / UNITS, `${found.leading} bytes, ${leads}`],
       "stride byte offset": [found.stride / UNITS, `${found.stride} bytes, ${strides.replace("{atom}", found.atomRows)}`],

@@ -1,9 +1,9 @@
 """The explorer as one HTML file that needs no Python, no kernel and no network.
 
-`host.js` is behind the front end, `explorer.js`, and asks `model.js`, whose tables are generated
-from the rows of `checks` and `tables`, and whose judge is the C core, compiled to WebAssembly
-(native/page.c). The page's address contains the state. A notebook's widget runs the same scripts,
-and its state is a trait that Python reads and sets.
+The front end, `explorer.js`, calls the back end, `host.js`, which calls `model.js`. The tables of
+`model.js` are generated from the rows of `checks` and `tables`. The C core, compiled to WebAssembly
+(native/page.c), checks the rules. The page's address contains the state. The widget in a notebook
+runs the same scripts, but its state is a trait that Python reads and sets.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ ABOUT_WAITING = (
     "which counts arrivals and bytes. Choose a mistake and step through it: a kernel that "
     "reads too early, or waits forever, nearly always makes one of these."
 )
-#: The state is in the address, else in the frame around the page, else in the file.
+#: The message that replaces the explorer if the viewer does not run WebAssembly.
 WITHOUT_CORE = "The explorer needs WebAssembly, which this viewer does not run"
 START = """
 const first = globalThis.tmaState || FIRST_STATE;
@@ -79,14 +79,15 @@ tmaCore.ready.then(
   (error) => { there.textContent = `WITHOUT_CORE (${error.message})`; },
 );
 """
-ADDRESS = 1 << 32  # stands for that of a tensor in host memory
-MOST_RANK = 8  # as in state.js
+ADDRESS = 1 << 32  # replaces the address of a tensor in host memory
+MOST_RANK = 8  # the same number as in state.js
 
 
 def page(state: Mapping[str, Any] | None = None, *, with_barriers: bool = True) -> str:
-    """Return the page; if its address has no state, it opens in the given state.
+    """Return the page as HTML.
 
-    `state` has the names and values of the address, such as ``{"shape": (96, 256)}``.
+    The page opens in `state`, unless its address contains another state. `state` has the names and
+    values of the address, such as ``{"shape": (96, 256)}``.
 
     >>> "shape=96,256" in page({"shape": (96, 256)})
     True
@@ -126,16 +127,16 @@ def scripts() -> str:
 
 @cache
 def model_source() -> str:
-    """Return the scripts of the model, and the compiled core, whose `tmaCore.ready` is awaited."""
+    """Return the model's scripts and the compiled core; callers must await `tmaCore.ready`."""
     core = base64.b64encode(CORE.read_bytes()).decode()
     return f'const TMA_CORE = "{core}";\n{source(*MODEL)}'
 
 
 @cache
 def _barriers() -> str:
-    """Return the section on waiting for a copy: the same figures as in a notebook.
+    """Return the section about waiting for a copy, with the figures of the course.
 
-    "" without the folder `tma_dlpack/course`, which has these figures.
+    Return "" without the folder `tma_dlpack/course`, which has these figures.
     """
     try:
         tile, ring, cluster = barrier(), barrier(stages=4), barrier(blocks=2)
@@ -152,7 +153,7 @@ def _barriers() -> str:
 
 @cache
 def _without_scripts() -> str:
-    """Return the page's contents without scripts: pictures of one map, and a note."""
+    """Return what a viewer without scripts shows: pictures of one map, and a note."""
     tensor_map = make_tma_descriptor(np.zeros((32, 256), np.float16), (8, 64), swizzle="bytes128")
     pictures = "".join(panel_row(figure) for figure in (tensor(tensor_map), shared(tensor_map)))
     return (
@@ -179,13 +180,14 @@ def address(state: Mapping[str, Any]) -> str:
 def state_of(subject: object, choice: Choice, *, is_stored: bool = False) -> dict[str, Any]:
     """Return the subject of an explorer (a tensor or a map) and a choice as a state of the page.
 
-    The address of a tensor in host memory differs in every run. A stored state therefore keeps only
-    the distance of the address from a valid alignment.
+    The address of a tensor in host memory differs in every run. A stored state therefore has
+    `ADDRESS` plus the distance of the tensor's address from the required alignment.
 
     Raises
     ------
     TmaUnsupportedError
-        For a tensor that the page can't describe: of no dimension, or a type that it does not have.
+        If the page cannot describe the tensor, because it has no dimensions, more than 8
+        dimensions, or a data type that the page does not have.
     """
     given = {name: getattr(choice, name) for name in Choice.__slots__ if name != "preparation"}
     other = set().union(*map(parameters, KINDS)) - set(parameters(choice.kind))
@@ -210,7 +212,7 @@ def _tensor_state(tensor: object) -> dict[str, Any]:
 
 
 def _map_state(tensor_map: TensorMap) -> dict[str, Any]:
-    """Describe the tensor of a map that has no tensor; packed types are described as bytes."""
+    """Describe the tensor of a map by the map's arguments. Packed types are described as bytes."""
     row, args = DATA_TYPES[tensor_map.data_type], tensor_map.arguments
     bits = 8 if row.is_packed else row.element_bits
     shape = (*tensor_map.shape[:-1], args.global_dim[0] * row.element_bits // bits)
@@ -225,9 +227,10 @@ def _map_state(tensor_map: TensorMap) -> dict[str, Any]:
 
 
 def embedded(state: Mapping[str, Any]) -> str:
-    """Return HTML that unfolds to the page, for a stored notebook: about 100 kB, compressed.
+    """Return HTML that contains the compressed page, about 100 kB, for a stored notebook.
 
-    Viewers that drop frames and scripts, such as untrusted notebooks, show only the sentence.
+    The page opens when the reader unfolds it. Viewers that drop frames and scripts, such as those
+    of untrusted notebooks, show only the summary line.
     """
     unpack = (
         f"<script>tmaState={json.dumps(address(state))};"
@@ -248,10 +251,10 @@ def _packed() -> str:
 
 
 def source(*names: str) -> str:
-    """Return files of this folder as one without comments and indentation."""
+    """Return the joined text of files of this folder, without comments and indentation."""
     return script_source(*(HERE / name for name in names))
 
 
 def _closed(script: str) -> str:
-    """Return a script that no word in it can end."""
+    """Escape ``</`` in a script, so that a string such as ``</script>`` cannot end it."""
     return script.replace("</", "<\\/")

@@ -1,8 +1,8 @@
-// Pictures as SVG text, in the styles of the package's own figures (STYLE_SHEET and STYLE_ATTRIBUTES
-// come from draw/grid.py). They are drawn as wide as the page has room, with letters of one size.
+// Pictures as SVG text. Their styles, STYLE_SHEET and STYLE_ATTRIBUTES, come from draw/grid.py. A picture is as wide
+// as its place in the page, and all its letters have the same size.
 
-const FONT = 12, LEAST_FONT = 12, GLYPH = 0.61;  // px; the width of a letter, in font sizes
-const EDGE = 12, LINE = 17;  // px around a picture, and of a line of words
+const FONT = 12, LEAST_FONT = 12, GLYPH = 0.61;  // px, px, and the width of a letter as a share of the font size
+const EDGE = 12, LINE = 17;  // px: the margin around a picture, and the height of a line of text
 const TINTS = 8;
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
 const textWidth = (text, size = FONT) => String(text).length * size * GLYPH;
@@ -25,7 +25,7 @@ class Sheet {
     if (text !== "") drawn += this.fitted(text, x, y, width, height, most);
     this.parts.push(`<g${css && ` style="${css}"`}>${drawn}</g>`);
   }
-  // The first of some texts that fits a rectangle, in its middle; nothing where none does.
+  // Return the first of some texts that fits a rectangle, as centred SVG text; "" if no text fits.
   fitted(texts, x, y, width, height, most) {
     const sized = [texts].flat().map((text) => {
       const lines = String(text).split("\n"), longest = Math.max(...lines.map((l) => l.length));
@@ -44,7 +44,7 @@ class Sheet {
   path(d, style) {
     this.parts.push(`<path d="${d}" class="t-${style}" fill="none" style="fill:none;pointer-events:none" ${STYLE_ATTRIBUTES[style] || ""}/>`);
   }
-  // Words below what is drawn so far, wrapped to the width of the picture.
+  // Add a text below the drawing, wrapped to the width of the picture.
   say(text, style = "muted") {
     const most = Math.floor((this.width - 2 * EDGE) / (FONT * GLYPH));
     let line = "";
@@ -91,11 +91,12 @@ const hatching = (x, y, width, height) => {
 
 // --- The tensor with the box ----------------------------------------------------------------------
 
-const MOST_BOXES = 48, MOST_TILES = 12;  // along one axis: drawn whole up to here, else 12 around the box
-const MOST_HEIGHT = 420;  // px, of the plot
-const MOST_CELLS = 64;  // of the strip of an outer dimension
+// An axis of at most MOST_BOXES boxes is drawn whole. Of a longer axis, MOST_TILES boxes around the box are drawn.
+const MOST_BOXES = 48, MOST_TILES = 12;
+const MOST_HEIGHT = 420;  // px: the maximum height of the plot
+const MOST_CELLS = 64;  // maximum number of cells in the strip of an outer dimension
 
-// One dimension of the tensor and what the box takes of it: positions start, start + step, ...
+// One dimension of the tensor, and the positions of the box along it: start, start + step, ...
 class Axis {
   constructor(dimension, extent, start, span, step, shown) {
     Object.assign(this, { dimension, extent, start, span, step });
@@ -119,7 +120,8 @@ class Axis {
   }
   get ends() { return ends(this.start, this.span); }
   clip(position) { return clamp(position, this.first, this.last); }
-  // [first, last) of what the box takes in bounds; one band where single positions are too narrow.
+  // Return [first, last) of each position of the box that is in bounds. If single positions are too narrow to draw,
+  // return one band.
   bands(unit) {
     const first = Math.max(this.start, 0), last = Math.min(this.start + this.span, this.extent);
     if (first >= last) return [];
@@ -136,8 +138,11 @@ class Axis {
   }
 }
 
-// tile: of host.js. plane: the two dimensions that are drawn, [down, across]; the others are strips.
-// faults: the parts that break a rule, of refused.js; the box is then the refused one, and nothing is copied.
+// Draw the tensor with the box.
+//   tile: a ShownTile of state.js
+//   plane: the two dimensions that are drawn, [down, across]; each other dimension is drawn as a strip
+//   faults: the parts that break a rule, from refused.js. If there are any, the box is the refused box, and the picture
+//     shows no copied elements.
 function tensorPicture(tile, plane, shown, width, faults = []) {
   const axis = (d) => new Axis(d, tile.shape[d], tile.coords[d], tile.spans[d], tile.steps[d], shown?.[d]);
   const columns = axis(plane[1]);
@@ -150,9 +155,9 @@ function tensorPicture(tile, plane, shown, width, faults = []) {
     (rows.dimension >= 0 ? `   ↓ shape[${rows.dimension}] = ${rows.extent.toLocaleString("en")}` : ""));
   if (faults.length) sheet.say(`✗ as asked for; marked: ${[...new Set(faults.map(({ words }) => words))].join(", ")}`, "alarm");
   else sheet.say("Drag the box, or its lower right corner; arrow keys move it.");
-  sheet.y += LINE;  // for the columns of the box
+  sheet.y += LINE;  // room for the label with the columns of the box
   const left = EDGE + Math.max(44, textWidth(rows.ends) + 8), top = sheet.y + 6;
-  // True proportions: an element is as wide as high, from 1:4 to 4:1 of the whole; beyond, a side is stretched to be seen.
+  // An element is drawn as wide as high if the plot then fits the limits below. Otherwise one side is stretched.
   const most = width - left - EDGE, across = columns.last - columns.first, count = rows.last - rows.first;
   const least = rows.dimension >= 0 ? 96 : 40, highest = Math.max(least, Math.min(most, MOST_HEIGHT));
   const plotHeight = clamp(count / across * most, least, highest);
@@ -208,7 +213,7 @@ function tensorPicture(tile, plane, shown, width, faults = []) {
   return sheet.svg();
 }
 
-// An outer dimension: its positions side by side, those that the box takes filled. A click moves the box.
+// Draw an outer dimension as a strip of its positions. The positions of the box are filled. A click moves the box.
 function strip(sheet, axis) {
   const name = `shape[${axis.dimension}]`, left = EDGE + textWidth(name) + 11, room = sheet.width - EDGE - left;
   const per = Math.ceil((axis.last - axis.first) / MOST_CELLS), count = Math.ceil((axis.last - axis.first) / per);
@@ -241,7 +246,7 @@ function minimap(sheet, columns, rows) {
 
 // --- The pixels of an im2col column -----------------------------------------------------------------
 
-// Each image (and depth) that the column touches: the plane of height and width, the pixels numbered.
+// Draw the images (and depths) that the column reads: the plane of height and width, with the numbers of the pixels.
 function pixelsPicture(tile, width) {
   const [dh, dw] = tile.imageDims, sheet = new Sheet(width, "the pixels of an im2col column");
   sheet.say(`Global memory: images (${tile.shape.join(", ")}), ${tile.typeName}`, "strong");
@@ -274,7 +279,7 @@ function frame(sheet, tile, name, lines, dh, dw) {
   sheet.say(name, "label");
   sheet.y += LINE;
   const y0 = sheet.y, x = (w) => x0 + (w - left) * unit, y = (h) => y0 + (h - top) * unit;
-  if (!sheet.data.x) {  // the first image is the one in which the start is dragged
+  if (!sheet.data.x) {  // the start of the column can be dragged in the first image
     sheet.data.x = `${dw} ${round(x0)} ${round((right - left) * unit)} ${left} ${right}`;
     if (dh >= 0) sheet.data.y = `${dh} ${round(y0)} ${round((bottom - top) * unit)} ${top} ${bottom}`;
   }
@@ -294,7 +299,7 @@ function frame(sheet, tile, name, lines, dh, dw) {
     }
     sheet.cell(x(w), y(h), unit, unit, line.inside ? "taken" : "filled", { text: line.row, hatched: !line.inside, key: `row${line.row}`,
       title: `row ${line.row} of the tile: pixel (${line.position.join(", ")})${line.inside ? "" : "\nout of bounds: filled"}` });
-    // From the end of a row of pixels to the next one: along the border between them.
+    // The line from the end of a row of pixels to the next row runs along the border between the two rows.
     if (before && before.h !== h) d += `M${round(x(before.w) + unit)} ${round(y(before.h) + unit / 2)}h5V${round(y(h))}H${round(x(w) - 5)}v${round(unit / 2)}h5m-4 -3l4 3l-4 3`;
     before = { w, h };
   }
@@ -313,7 +318,8 @@ function frame(sheet, tile, name, lines, dh, dw) {
   }
 }
 
-// The whole image, small: each row of pixels, the way from one to the next, and what is drawn above.
+// Draw a small map of the whole image: the rows of pixels, the path between them, and a frame around the part that is
+// drawn above.
 function walkMap(sheet, pixels, extent, spans) {
   const runs = [], [[left, right], [top, bottom]] = spans;
   for (const [w, h] of pixels) runs.at(-1)?.h === h ? (runs.at(-1).end = w) : runs.push({ h, w, end: w });

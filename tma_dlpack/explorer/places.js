@@ -1,21 +1,21 @@
-// Where the state of the explorer is kept: in the page's address, in a notebook's kernel, or nowhere.
+// The places that store the state of the explorer: the address of the page, the kernel of a notebook, or no place.
 
-// The address of the page, whose history undoes a change.
+// The address of the page. The browser's button Back undoes a change.
 class AddressBar {
   constructor(first) { Object.assign(this, { first, hasLink: true }); }
   read() { return location.hash.length > 1 ? location.hash : this.first; }
   listen(act) { addEventListener("hashchange", act); }
-  // isMore: of the change that was written last.
+  // isMore: whether the change continues the last change, so that both are one entry of the history.
   write(address, isMore) {
     try {
       history[isMore ? "replaceState" : "pushState"](null, "", address);
     } catch {
-      Object.assign(this, { hasLink: false, write() {} });  // a document without an address of its own
+      Object.assign(this, { hasLink: false, write() {} });  // the address of this document cannot be changed
     }
   }
 }
 
-// A page without an address, such as one in a stored notebook.
+// The place of a page without an address of its own, such as the page in a stored notebook.
 class Nowhere {
   constructor(first) { this.first = first; }
   read() { return this.first; }
@@ -23,7 +23,7 @@ class Nowhere {
   write() {}
 }
 
-// The trait `state` of an anywidget, which Python's Explorer reads and sets.
+// The trait `state` of an anywidget, which the Python object `Explorer` reads and sets.
 class Kernel {
   constructor(model) { this.model = model; }
   read() { return (this.last = this.model.get("state")); }
@@ -36,5 +36,5 @@ class Kernel {
     this.model.set("state", address);
     this.model.save_changes();
   }
-  savePage() { this.model.send({ do: "page" }); }  // which Python writes
+  savePage() { this.model.send({ do: "page" }); }  // Python sends the page back, and the listener downloads it
 }

@@ -1,10 +1,10 @@
-// Draw a refused request, with the part that breaks a rule marked.
+// Pictures of refused requests, in which the part that breaks a rule is marked.
 
-// The part of a dimension that breaks a rule: {dimension, first, last, words}; null where none is drawn.
+// Return the part of a dimension that breaks a rule, {dimension, first, last, words}; null if no part can be marked.
 function faultOf(violation, state, accepted) {
   const [, name, index] = violation.found.match(/^(\w+)\[(\d+)\]/) || [null, violation.argument, violation.index];
   const inner = state.shape.length - 1, bits = tmaTables.DTYPES[state.dtype].bits, words = violation.rule;
-  const whole = (n) => Math.floor(n * bits / 128) * 128 / bits;  // elements in whole 16 bytes
+  const whole = (n) => Math.floor(n * bits / 128) * 128 / bits;  // n, rounded down to a multiple of 16 bytes
   if (name === "box_sizes" && index !== null && index !== undefined) {
     const d = Number(index), size = state.box_sizes[d], start = state.coords[d] ?? 0, before = accepted?.box_sizes?.[d];
     const part = d === inner ? whole(size) : size;
@@ -22,7 +22,7 @@ function faultOf(violation, state, accepted) {
   return null;
 }
 
-// The tensor with the refused box; null where it cannot be drawn on the tensor's own dimensions.
+// Draw the tensor with the refused box. Return null if the box cannot be drawn on the dimensions of the tensor.
 function refusedPicture({ state, report, tile }, accepted, shown, width) {
   const { shape, box_sizes: box, coords, elem_strides: steps } = state, rank = shape.length;
   const isDrawn = state.kind === "tiled" && rank <= 5 && [box, coords, steps].every((list) => list?.length === rank) &&
@@ -34,7 +34,7 @@ function refusedPicture({ state, report, tile }, accepted, shown, width) {
   return tensorPicture(asked, planeOf(state, asked), shown, width, faults.length ? faults : [{ dimension: null, words: violations[0].rule }]);
 }
 
-// The tile that the tensor core cannot read: its rows in atoms of 8, with the part that fits none marked.
+// Draw a tile that the tensor core cannot read. The rows are drawn in atoms of 8. The part that fits no atom is marked.
 function unreadablePicture(operand, tile, width) {
   const bits = tile.map.row.element_bits, rowBytes = tile.spans.at(-1) * bits / 8, rows = product(tile.spans.slice(0, -1));
   const rules = operand.refusals.map(({ rule }) => rule), isWidth = rules.includes("MATRIX_WIDTH"), isRows = rules.includes("MATRIX_ROWS");

@@ -1,14 +1,19 @@
-// The rules that a call breaks, in libcu++'s order, and the first fixes, as checks/fixes.py and checks/report.py have them.
+// `tmaRepairs` returns the rules that a request breaks, in libcu++'s order, and their fixes. checks/fixes.py and
+// checks/report.py are the Python versions.
+//
+// A way is a candidate fix (see candidates.js). An answer is a way that removes a fault: {way, start: the request
+// before, request: the request after, left: its faults, isEnough: no new rule is broken, isAlone: no other fix is
+// needed, breaks: ids of the rules that are newly broken}.
 
 const tmaRepairs = (() => {
   const T = tmaTables, R = tmaRequest, W = tmaCandidates;
-  const MAX_STEPS = 4, MAX_REPAIRS = 40; // of one way, of one call
-  //: The arguments that decide how large the tile is.
+  const MAX_STEPS = 4, MAX_REPAIRS = 40; // maximum number of fixes after one way, and for one request
+  //: The arguments that determine the size of the tile.
   const TILE = ["box_sizes", "channels_per_pixel", "pixels_per_column", "data_type"];
-  const OF_TYPE = ["DTYPE", "DATA_TYPE_OVERRIDE"]; // other rules wait for the type
-  const UNITS = ["data_type", "box_sizes", "channels_per_pixel"]; // a type counts the box in its own
+  const OF_TYPE = ["DTYPE", "DATA_TYPE_OVERRIDE"]; // other faults are fixed with the corrected type
+  const UNITS = ["data_type", "box_sizes", "channels_per_pixel"]; // change together: the box is in elements of the type
 
-  /** The rules that do not hold, in libcu++'s order, without those whose prerequisites failed. */
+  /** Return the rules that a request breaks, in libcu++'s order, without rules whose prerequisites failed. */
   function faultsOf(request) {
     const failed = R.failuresOf(request);
     const ids = new Set(failed.map(([row]) => T.RULES[row].id));
@@ -25,13 +30,13 @@ const tmaRepairs = (() => {
     return found;
   }
 
-  /** The argument that a fault is about. */
+  /** Return the argument that a fault is about. */
   function argumentOf({ rule }, a) {
     if (!Array.isArray(rule.on)) return rule.on;
     return W.extentBreaks(a) ? "tensor.shape" : "box_sizes";
   }
 
-  /** Whether two faults of one or two requests are about one entry of one argument. */
+  /** Return whether two faults, which may belong to two requests, are about the same entry of the same argument. */
   const isSame = (one, a, other, b) => argumentOf(one, a) === argumentOf(other, b)
     && Math.max(0, one.entry) === Math.max(0, other.entry);
 
@@ -39,11 +44,12 @@ const tmaRepairs = (() => {
   const idsOf = (faults) => new Set(faults.map(({ rule }) => rule.id));
   const isWithin = (some, all) => [...some].every((key) => all.has(key));
 
-  /** Whether what a way leaves is about the same entry, or about the other tensor. */
+  /** Return whether a remaining fault is about the entry of `fault`, or about the other tensor of a way. */
   const isPart = (way, left, b, fault, a) => left.some((f) => isSame(f, b, fault, a)
     || (way.view && argumentOf(f, b).startsWith("tensor.")));
 
-  /** The first try that leaves nothing about the same entry, else nothing new, else any. */
+  /** Return the best answer among the tries for a fault: the first try that breaks no new rule and leaves no fault of
+   *  the same entry; else the first try that breaks no new rule; else the first try that removes the fault; else null. */
   function first(request, a, fault, tries, known) {
     let enough = null, some = null;
     for (const way of tries) {
@@ -52,12 +58,12 @@ const tmaRepairs = (() => {
       try {
         left = faultsOf(after);
       } catch (error) {
-        if (!(error instanceof RangeError)) throw error; // beyond what the core can read
+        if (!(error instanceof RangeError)) throw error; // RangeError: the core cannot read such numbers
         continue;
       }
       const answer = { way, start: request, request: after, left, isEnough: true, isAlone: true };
       if (!left.length) return answer;
-      const broken = way.view ? idsOf(left) : keysOf(left); // entries of another tensor may be others
+      const broken = way.view ? idsOf(left) : keysOf(left); // another tensor has other entries: compare only rules
       if (broken.has(way.view ? fault.rule.id : fault.key)) continue;
       answer.isEnough = isWithin(broken, way.view ? idsOf(known) : keysOf(known));
       if (!answer.isEnough) some ??= answer;
@@ -67,7 +73,7 @@ const tmaRepairs = (() => {
     return enough ?? some;
   }
 
-  /** The fixes of a fault, one of each alternative, whatever else they break. */
+  /** Return one answer for each alternative fix of a fault. An answer may break other rules. */
   function stepsOf(request, fault, known, keepsTensor = false) {
     const a = R.read(request);
     return W.alternatives(request, a, fault)
@@ -75,8 +81,8 @@ const tmaRepairs = (() => {
       .map((tries) => first(request, a, fault, tries, known)).filter(Boolean);
   }
 
-  /** The ways out of a fault after which nothing is broken but what is known; else the first one,
-   *  with fixes of the rest. */
+  /** Return the answers for a fault that break no new rule. If there is no such answer, return the first answer,
+   *  together with fixes of the rules that it breaks. */
   function answersOf(request, fault, known, keepsTensor = false) {
     const steps = stepsOf(request, fault, known, keepsTensor), found = steps.filter(({ isEnough }) => isEnough);
     if (!found.length) return steps.slice(0, 1).map((step) => continued(step, known.filter((f) => f !== fault), keepsTensor));
@@ -84,7 +90,8 @@ const tmaRepairs = (() => {
     return found.filter(({ left }) => !left.length || isWithin(idsOf(left), least));
   }
 
-  /** Fix the rules that a way newly breaks; a guess if that takes too many steps. */
+  /** Add fixes of the rules that an answer newly breaks. If they need more than MAX_STEPS steps, return the answer as a
+   *  guess. */
   function continued(step, known, keepsTensor) {
     let answer = step, change = { ...step.way.change }, { view } = step.way;
     const before = keysOf(known);
@@ -103,8 +110,8 @@ const tmaRepairs = (() => {
     return { ...step, way: { ...step.way, isGuess: true }, breaks: [...idsOf(fresh)] };
   }
 
-  /** The keys of the faults that each way out of a fault removes too; none where a way only leaves out
-   *  the rule. */
+  /** Return the keys of the other faults that every answer for a fault also removes. The set is empty if an answer only
+   *  switches the rule off. */
   function removedBy(fault, a, faults, answers) {
     const isLeftOut = ({ change }) => Object.keys(change).join() === "allow";
     const changing = answers.filter(({ way }) => !way.isGuess);
@@ -115,8 +122,8 @@ const tmaRepairs = (() => {
     return keysOf(faults.filter((f) => changing.every(isGone(f))));
   }
 
-  /** [{fault, answers, breaks}] of what a request breaks, without what every way out of an earlier one
-   *  removes too. `breaks`: the rules that the first ways of all break together, with the last fault. */
+  /** Return [{fault, answers, breaks}] of a request. A fault is omitted if every answer for an earlier fault also
+   *  removes it. Only the last entry has `breaks`: the rules that the first answers of all faults together break. */
   function violationsOf(request) {
     const faults = faultsOf(request), a = R.read(request), gone = new Set(), found = [];
     let typed = request;
@@ -133,7 +140,7 @@ const tmaRepairs = (() => {
     return found;
   }
 
-  /** Whether the driver's own rules, which libcu++ adds to, accept a request. */
+  /** Return whether the driver accepts a request. The driver has fewer rules than libcu++. */
   function isAcceptedByDriver(request, faults) {
     const ids = idsOf(faults), { rules } = R.read({ ...request, rules: "driver" });
     if ([...ids].every((id) => T.ALLOWABLE.includes(id)))
@@ -142,13 +149,14 @@ const tmaRepairs = (() => {
     return !isRefused({ ...request, rules: "driver" });
   }
 
-  /** The rules that the first ways out of all faults break together, and that no way names. */
+  /** Return the rules that are broken after the first answers of all faults are applied together, without the rules
+   *  that a fault or an answer already names. */
   function brokenByAll(request, found) {
     let current = request, isOther = false;
     for (const { fault, answers } of found) {
       if (!answers.length) continue;
       let { way } = answers[0], base = request;
-      if (way.view && isOther) { // the way was made for another tensor than there is by now
+      if (way.view && isOther) { // an earlier way changed the tensor, so a way for the new tensor is needed
         const left = faultsOf(current), again = left.find(({ rule }) => rule === fault.rule);
         const ways = again ? answersOf(current, again, left) : [];
         if (!ways.length) continue;
@@ -163,27 +171,28 @@ const tmaRepairs = (() => {
     return [...idsOf(faultsOf(current))].filter((id) => !named.has(id));
   }
 
-  /** An argument after two ways, which may change other entries of it. */
+  /** Merge the value of an argument after two ways, which may change different entries of a list. */
   function mergedValue(base, current, name, value) {
     const was = base[name], now = current[name];
     const isList = ["box_sizes", "elem_strides"].includes(name) && value?.length && was?.length && now?.length;
     if (!isList || value.length !== was.length) return value;
-    const count = Math.min(value.length, now.length); // where a way made fewer dimensions, the innermost ones
+    const count = Math.min(value.length, now.length); // if a way removed dimensions, merge only the innermost ones
     const [news, olds, nows] = [value, was, now].map((list) => list.slice(-count));
     return [...now.slice(0, now.length - count), ...news.map((n, d) => (n !== olds[d] ? n : nows[d]))];
   }
 
-  // -- all of it, of the same memory -------------------------------------------------------------
+  // -- a whole request, with the same memory -----------------------------------------------------
 
   const isRefused = (request) => faultsOf(request).length > 0;
 
-  /** Other arguments that are accepted; null if the tensor itself must change. */
+  /** Return changed arguments that make a request accepted; null if the tensor itself must change. */
   function changesOf(request) {
     const change = acceptedChange(request);
     return change ? needed(request, change) : permutedChange(request);
   }
 
-  /** Where no arguments satisfy libcu++'s rules, or the documentation's, the driver's are tried. */
+  /** Return changed arguments that make a request accepted, or null. If no arguments satisfy the rules of libcu++, or of
+   *  the documentation, the rules of the driver are tried. */
   function acceptedChange(request) {
     const { change, stuck } = searched(request);
     if (change) return change;
@@ -194,7 +203,8 @@ const tmaRepairs = (() => {
     return lifted && { rules: "driver", ...lifted };
   }
 
-  /** The dimensions in another order, with the box in that order, which nothing else must change. */
+  /** Return a change that permutes the dimensions of the tensor and of the box, and keeps the tile; null if no such
+   *  change is accepted. */
   function permutedChange(request) {
     const { kind = "tiled", shape, box_sizes: box } = request;
     if (kind !== "tiled" || !shape.length || box.length !== shape.length) return null;
@@ -204,7 +214,7 @@ const tmaRepairs = (() => {
       for (const way of W.alternatives(request, a, fault).flat()) {
         const other = W.applied(request, way), { view } = way;
         if (!view || view.address !== W.viewOf(request).address || view.dtype !== request.dtype) continue;
-        if (![...view.shape, ...view.strides].every(Number.isSafeInteger)) continue; // not exact here
+        if (![...view.shape, ...view.strides].every(Number.isSafeInteger)) continue; // the numbers were rounded
         if (layout(other) !== layout(W.applied(request, { ...way, view: W.viewOf(request) }))) continue;
         const more = acceptedChange(other);
         if (!more || TILE.some((name) => name in more)) continue;
@@ -215,8 +225,8 @@ const tmaRepairs = (() => {
     return null;
   }
 
-  /** {change: arguments that are accepted instead, or null, stuck: the faults without a fix}. The tile
-   *  becomes smaller only where a fix of the first report proposes it. */
+  /** Return {change, stuck}. `change` has the arguments that make the request accepted, or is null. `stuck` has the
+   *  faults without a fix. The tile becomes smaller only if a fix in the first report also makes it smaller. */
   function searched(request, without = "") {
     const start = request, change = {};
     const isClear = ({ way }) => !way.isGuess && !way.view && !(without in way.change);
@@ -226,7 +236,7 @@ const tmaRepairs = (() => {
       if (!faults.length) return { change, stuck: [] };
       let { answer, unsolved } = keptOrSmaller(request, faults, isClear);
       if (answer && shrinks(answer) && !mayShrink(start, isClear)) answer = null;
-      if (!answer) { // no few steps are enough: take one, which may break others
+      if (!answer) { // no single answer is enough, so take an answer that may break other rules
         const isAllowed = mayShrink(start, isClear);
         const mayBeTaken = (step) => isClear(step) && (isAllowed || !shrinks(step));
         for (const fault of unsolved) answer ??= stepsOf(request, fault, [], true).find(mayBeTaken);
@@ -240,14 +250,15 @@ const tmaRepairs = (() => {
     return { change: null, stuck: [] };
   }
 
-  /** The first answer that keeps the tile, else the first; and the faults without one. */
+  /** Return the first answer that keeps the size of the tile, or else the first answer. Also return the faults without
+   *  answers. */
   function keptOrSmaller(request, faults, isClear) {
     const unsolved = [], isOne = ({ isAlone, isEnough }) => isAlone && isEnough;
     let smaller = null;
     for (const fault of faults) {
       const answers = answersOf(request, fault, faults, true);
       if (!answers.length || !isOne(answers[0])) {
-        if (answersOf(request, fault, faults).some(isOne)) continue; // by another tensor
+        if (answersOf(request, fault, faults).some(isOne)) continue; // another tensor fixes this fault
         unsolved.push(fault);
       }
       const clear = answers.filter(isClear), kept = clear.find((answer) => !shrinks(answer));
@@ -259,14 +270,14 @@ const tmaRepairs = (() => {
 
   const shrinks = ({ request, start }) => R.read(request).box_bits < R.read(start).box_bits;
 
-  /** Whether a fix of the report on a request makes the tile smaller, or is about the tile. */
+  /** Return whether a repair may make the tile smaller: a fault is about the tile, or a fix of a fault shrinks it. */
   function mayShrink(request, isClear) {
     const faults = faultsOf(request), a = R.read(request);
     return faults.some((fault) => TILE.includes(argumentOf(fault, a))
       || answersOf(request, fault, faults).filter(isClear).some(shrinks));
   }
 
-  /** A change without what is not needed for the call to be accepted. */
+  /** Return a change without the arguments that are not needed for the request to be accepted. */
   function needed(request, change) {
     const units = "data_type" in change ? UNITS.filter((name) => name in change) : [];
     const groups = Object.keys(change).filter((name) => !units.includes(name)).map((name) => [name]);

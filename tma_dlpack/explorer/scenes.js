@@ -1,12 +1,13 @@
-// The copy in motion, and the tile as the tensor core reads it. As draw/motion.py and draw/atoms.py.
+// Pictures of the moving copy, and of the tile as the tensor core reads it. draw/motion.py and draw/atoms.py are the
+// Python versions.
 
 const MOST_FLYING = 64, SECONDS_PER_CHUNK = 0.22, HOLD_SECONDS = 2.5, FLIGHT = 3;  // a flight lasts 3 chunks
-const MOTION_LEAST = 560;  // px; in a narrower panel the three are one below the other
-const ENGINE_AT = 9.4, MEMORY_AT = 14.2, MOTION_COLUMNS = 22.4;  // in chunks; the tensor begins at 0
-const ENGINE_ROWS = 6.4, HEADING_ROWS = 2.4;  // where they are stacked
+const MOTION_LEAST = 560;  // px; in a narrower panel, tensor, engine and shared memory are stacked
+const ENGINE_AT = 9.4, MEMORY_AT = 14.2, MOTION_COLUMNS = 22.4;  // columns, in chunks from the left edge of the tensor
+const ENGINE_ROWS = 6.4, HEADING_ROWS = 2.4;  // heights in rows of chunks, in the stacked layout
 
-// One load, chunk by chunk: tensor, engine, shared memory, and what the mbarrier still waits for.
-// Viewers that do not move, and paper, show every chunk in its place.
+// Draw one load, chunk by chunk: from the tensor through the engine to shared memory, with the bytes that the mbarrier
+// still waits for. Without animation, as on paper, the picture shows every chunk at its destination.
 function copyPicture(tile, width) {
   const all = tile.chunks.filter((c) => c.row >= 0).sort((a, b) => a.row - b.row || a.first - b.first);
   const chunks = all.slice(0, MOST_FLYING), total = SECONDS_PER_CHUNK * (chunks.length + FLIGHT) + HOLD_SECONDS;
@@ -16,10 +17,10 @@ function copyPicture(tile, width) {
   const percent = (n) => round(100 * SECONDS_PER_CHUNK * n / total), rows = [...new Set(chunks.map((c) => c.row))];
   sheet.say(`One load: ${tile.txBytes.toLocaleString("en")} bytes, swizzle ${tile.swizzle}`, "strong");
   const top = sheet.y + 48, y = (row) => top + row * height, tall = Math.ceil(Math.max(...chunks.map((c) => c.number + 1)) / 8);
-  // Column and row of the engine and of shared memory; the tensor begins at 0, 0.
+  // Column and row at which the engine and shared memory begin. The tensor begins at column 0, row 0.
   const engine = isStacked ? [0, rows.length * tall + HEADING_ROWS] : [ENGINE_AT, 0];
   const memory = isStacked ? [0, engine[1] + ENGINE_ROWS - 2.4 + HEADING_ROWS] : [MEMORY_AT, 0];
-  const beside = isStacked ? [4.2, -3.2] : [0, 0];  // the count of the mbarrier, next to the engine
+  const beside = isStacked ? [4.2, -3.2] : [0, 0];  // moves the count of the mbarrier next to the engine
   for (const [[column, row], words] of [[[0, 0], "tensor"], [engine, "TMA engine"], [memory, "shared memory"]]) sheet.words(x(column), y(row) - 28, words, "strong");
   sheet.words(x(0), y(0) - 10, `box at (${tile.coords.join(", ")})`);
   sheet.words(x(memory[0]), y(memory[1]) - 10, "128 bytes a row");
@@ -58,9 +59,9 @@ function copyPicture(tile, width) {
 
 // --- The tensor core's view -------------------------------------------------------------------------
 
-const MOST_ACROSS = 6, MOST_DOWN = 8;  // atoms that are drawn
+const MOST_ACROSS = 6, MOST_DOWN = 8;  // maximum number of atoms that are drawn in each direction
 
-// The atoms of the tile in shared memory, the K steps that read each, and where the two offsets lead.
+// Draw the atoms of the tile in shared memory, the K steps that read each atom, and the two offsets between atoms.
 function corePicture(operand, width) {
   const { atoms, major, swizzle, leading, stride, starts, kElements } = operand, isPlain = swizzle === "none", isK = major === "K";
   const sheet = new Sheet(width, `the tile as ${operand.instruction} reads it, ${major}-major`);
@@ -96,14 +97,14 @@ function corePicture(operand, width) {
   return sheet.svg();
 }
 
-// The 64 bits of the matrix descriptor, field by field.
+// Draw the table of the fields of the 64-bit matrix descriptor.
 function descriptorPicture(operand, width) {
   const sheet = new Sheet(width, `the matrix descriptor ${operand.value}, field by field`);
   sheet.say(`The matrix descriptor: ${operand.value}`, "strong");
   sheet.say("64 bits in a register, one per K step; the tile is at shared address 0 here.");
   const places = operand.fields.map(({ first, bits }) => ends(first, bits)), wide = (texts) => Math.max(...texts.map((t) => textWidth(t))) + 14;
   const second = EDGE + 28 + wide(operand.fields.map((f) => f.name)), third = second + wide(places), fourth = third + 44;
-  const isBeside = width - fourth > 250;  // room for meanings next to the numbers
+  const isBeside = width - fourth > 250;  // whether the meanings fit next to the numbers
   sheet.y += 6;
   operand.fields.forEach(({ name, number, about }, n) => {
     sheet.cell(EDGE, sheet.y, 18, 17, `tint${n % TINTS}`, { key: `operand-${n}`, title: `${name}: ${about}` });

@@ -1,4 +1,4 @@
-// The state of the page, which is in its address, and the tile that results.
+// The state of the page, which its address contains, and the tile that results from the state.
 
 const TABS = { tensor: "Tensor and tile", shared: "Shared memory", copy: "Copy", banks: "Banks", core: "Tensor core", bytes: "128 bytes", code: "Code" };
 const LISTS = ["shape", "strides", "box_sizes", "elem_strides", "coords", "pixel_box_lower_corner",
@@ -9,11 +9,12 @@ const WORDS = ["kind", "dtype", "split_inner", "target", "tab", "access", "major
 const PLAIN = { kind: "tiled", dtype: "float16", split_inner: "", target: "sm_90", tab: "tensor", access: "column", major: "K", mode: "w", task: "",
   swizzle: "none", interleave_layout: "none", oobfill: "none", l2_fetch_size: "none", data_type: "", rules: "",
   address: 2 ** 32, ragged: null, strides: null, plane: null, allow: [] };
-const OWN = Object.fromEntries(Object.entries(tmaTables.VERBS).map(([kind, { needs }]) => [kind, needs]));  // the numbers of each kind of map
+// Kind of map -> its required arguments.
+const OWN = Object.fromEntries(Object.entries(tmaTables.VERBS).map(([kind, { needs }]) => [kind, needs]));
 const OF_KINDS = [...new Set(Object.values(OWN).flat()), "im2col_offsets"];
-const IMAGES = [2, 12, 14, 64];  // where there are none
-const MOST_LINKED = 256;  // chunks that are linked to their place in the tensor
-const MOST_RANK = 8;  // dimensions that are read; more than 5 are refused by the judge
+const IMAGES = [2, 12, 14, 64];  // the shape of images, if an im2col map has no such tensor
+const MOST_LINKED = 256;  // maximum number of chunks that are linked to their place in the tensor
+const MOST_RANK = 8;  // maximum number of dimensions that are read; the rules refuse more than 5
 
 const listed = (numbers) => (numbers || []).join(", ");
 
@@ -28,7 +29,7 @@ const readList = (text) => {
   return parts.length <= MOST_RANK && !parts.includes(null) ? parts : null;
 };
 
-// "#shape=96,128&dtype=float16&..." -> [state, what could not be read]
+// Read an address such as "#shape=96,128&dtype=float16". Return [state, the parts that could not be read].
 function readAddress(hash) {
   const state = {}, unread = [];
   for (const [name, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
@@ -56,18 +57,19 @@ function writeAddress(state) {
   return `#${parts.join("&")}`;
 }
 
-const OPTIONS = {  // of menus; those of rules follow from the kind
+// The options of each menu, except the menu of rules, whose options depend on the kind of map.
+const OPTIONS = {
   ...tmaTables.ENUMS, kind: Object.keys(OWN), dtype: Object.keys(tmaTables.DTYPES), target: Object.keys(tmaTables.TARGETS),
   split_inner: ["", "yes"], data_type: ["", ...tmaTables.ENUMS.data_type], tab: Object.keys(TABS),
   access: ["column", "row", "ldmatrix"], major: ["K", "MN"], task: ["", ...Object.keys(TASKS)],
 };
 const optionsOf = (name, { kind = "tiled" } = {}) => (name === "rules" ? ["", ...tmaTables.RULE_SETS[kind]] : OPTIONS[name]);
 
-// --- A state that can be judged -----------------------------------------------------------------------
+// --- A complete state ---------------------------------------------------------------------------------
 
 const sized = (list, length, value) => Array.from({ length }, (_, d) => list?.[d] ?? value);
 
-// Return the state with every list as long as the tensor's rank, and a box where it has none.
+// Return the state with one entry per dimension in every list, and with a box if the state has none.
 function completed(given) {
   const state = { ...PLAIN, ...given };
   if (!state.shape?.length) state.shape = state.kind !== "tiled" ? IMAGES : [32, 256];
@@ -102,7 +104,7 @@ const requestOf = (state) => {
 
 const offsetsOf = (state) => (state.kind === "tiled" ? null : state.im2col_offsets);
 
-// The result of a state; `ok`: there is a tile to show.
+// Return the result of a state. `ok` is true if there is a tile to show.
 function resultOf(state) {
   const request = requestOf(state), report = tmaModel.check(request);
   let tile = null;
@@ -117,7 +119,8 @@ function resultOf(state) {
 
 // --- The tile that is shown ---------------------------------------------------------------------------
 
-// The facts of a tile that the pictures use: tmaModel's, with names and links. Lists are row-major, of the map.
+// The facts of a tile that the pictures use: the result of tmaModel.tile, with names and links. Lists are row-major
+// and have the dimensions of the map.
 class ShownTile {
   constructor(state, request) {
     const found = tmaModel.tile(request, state.coords, offsetsOf(state));
@@ -139,7 +142,7 @@ class ShownTile {
     if (state.kind !== "tiled") this.asPixels(map);
   }
   get chunks() { return (this.every ??= this.found.chunks().map((c) => this.named(c))); }
-  // The same chunks where they would be without the swizzle.
+  // The chunks at the addresses that they would have without the swizzle.
   get unswizzled() {
     return this.chunks.map((c) => ({ ...c, address: c.linear, swapped: false, about: c.about })).sort((a, b) => a.address - b.address);
   }
@@ -147,7 +150,7 @@ class ShownTile {
     const isData = chunk.row >= 0, field = isData ? `field-${this.terms.length ? "swizzle" : this.state.kind === "tiled" ? "box_dim[0]" : "channels_per_pixel"}` : "";
     const named = { ...chunk, key: isData ? `c${chunk.row}.${chunk.first}` : "", number: isData ? Math.floor(chunk.first / (chunk.last - chunk.first + 1)) : 0 };
     named.to = isData ? [`row${chunk.row}`, `bank${Math.floor(chunk.address % 128 / 16)}`, field] : [];
-    Object.defineProperty(named, "about", { get: () => this.about(named) });  // words of those that are drawn
+    Object.defineProperty(named, "about", { get: () => this.about(named) });  // computed only for chunks that are drawn
     return named;
   }
   about(c) {
@@ -167,7 +170,8 @@ class ShownTile {
     if (this.isInterleaved) said.push(`The innermost dimension counts units of ${this.unitBytes} bytes; of shape[1] a copy takes one slice.`);
     return said;
   }
-  // Where the chunks of the drawn plane come from, as many as the tile's picture shows: {at, positions, row, ...chunk}.
+  // Return the chunks of the drawn plane with their places in the tensor, {at, positions, row, ...chunk}, at most
+  // MOST_LINKED chunks.
   chunksIn(plane, columns, rows) {
     if (this.isInterleaved) return [];
     const inner = plane[1] === this.shape.length - 1, drawn = [];
@@ -182,7 +186,7 @@ class ShownTile {
   }
   // --- im2col ---
   asPixels(map) {
-    const { rank } = map, first = map.interleave ? 0 : 1, dims = [];  // row-major dimensions of w, h, d
+    const { rank } = map, first = map.interleave ? 0 : 1, dims = [];  // row-major indices of the dimensions w, h, d
     for (let s = 0; s < map.lower.length; s++) dims.push(rank - 1 - (first + s));
     this.imageDims = [dims[1] ?? -1, dims[0]];
     this.depthDims = dims.slice(2);

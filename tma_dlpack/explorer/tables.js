@@ -35,7 +35,7 @@ const K = {
 return {
   ABI: 0x0ab28b71,
   K,
-  // The predicates of matrix descriptors, and their two offsets.
+  // The predicates of matrix descriptors, and the functions of the two byte offsets.
   OPERAND_HOLDS: {
     MATRIX_TARGET: (o) => (o.instruction.capabilities.includes(o.tensor_map.target.compute_capability[0]) || (o.tensor_map.target.is_sm_9x && !o.tensor_map.launchable)),
     MATRIX_TYPE: (o) => ([6, 9, 11, 12, 0].includes(o.arguments.data_type) && ((o.arguments.data_type !== 0) || ["float8_e4m3fn", "float8_e5m2"].includes(o.dtype) || !["float", "int4", "uint4"].some((w) => o.dtype.startsWith(w)))),

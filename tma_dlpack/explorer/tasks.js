@@ -1,4 +1,5 @@
-// Tasks to begin with: each sets a state, says in one sentence what to do, and asks the model whether it is done.
+// Tasks for beginners. A task has the state in which it starts, its texts, and a function that checks whether it is
+// done.
 
 const TASKS = {
   edge: {

@@ -1,8 +1,9 @@
-"""`explore`: the explorer's page in a notebook, with a tensor of yours, live both ways.
+"""`explore`, which shows the explorer's page in a notebook, with one of the notebook's tensors.
 
-`Explorer` has the state and the map that it makes; `Panel` shows the page with anywidget: the state
-goes over as one trait, in the words of the page's address. Without anywidget, and in a notebook
-that is stored, still pictures are shown, and the page folded below them.
+`Explorer` has the state and the map that results from it. `Panel` shows the page with anywidget.
+The widget's trait `state` has the page's state in the form of its address; both Python and the page
+can change it. Without anywidget, and in a stored notebook, the output has still pictures, and below
+them the page, folded.
 """
 
 from __future__ import annotations
@@ -53,10 +54,10 @@ NAMES = tuple(n for n in Choice.__slots__ if n not in ("target", "preparation", 
 def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
     """Explore the tensor maps of a tensor, in a notebook.
 
-    Shows the page of ``tma-dlpack explore`` with your tensor. Drag the box on it, or its
-    lower right corner: it snaps to legal values. Refused values are shaded on the sliders, with the
-    reason. If a typed value is refused, the last accepted picture stays, greyed, and a button
-    corrects the request. Python can read and set the choices of the page::
+    The result shows the page of ``tma-dlpack explore`` with your tensor. Drag the box, or its lower
+    right corner; it snaps to legal values. The sliders shade refused values and show the reason. If
+    a typed value is refused, the last accepted picture stays, in grey, and a button corrects the
+    request. Python can read and set the values of the page::
 
         explorer.map                        # the current map
         explorer.box_sizes = (16, 64)       # the page follows
@@ -64,16 +65,16 @@ def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
     Parameters
     ----------
     tensor : object
-        Anything with ``__dlpack__`` (its data is not read), or a `TensorMap`, im2col maps included.
-        A map that has its tensor can be changed; of another, only the tile.
+        Any object with ``__dlpack__`` (its data is not read), or a `TensorMap`, im2col maps
+        included. If a map does not have its tensor, only its tile can be changed.
     target : Target or str, optional
         As in `make_tma_descriptor`.
 
     Returns
     -------
     Explorer
-        With `map`, `look` and `code`, and the arguments by their names; `save` writes it as an HTML
-        file that needs no Python.
+        An object with the attributes `map`, `look` and `code`, and the arguments by their names.
+        The method `save` writes an HTML file that needs no Python.
 
     Raises
     ------
@@ -114,22 +115,24 @@ def _explore_map(tensor_map: TensorMap) -> Explorer:
     return Explorer(tensor_map, choice, ONLY_TILE)
 
 
-#: What the arguments result in.
+#: Attributes that are computed from the arguments, so Python cannot set them.
 READ_ONLY = ("choice", "code", "map", "panel", "tensor_map")
 
 
 class Explorer:
     """The arguments of a map that can be changed, and the map that results.
 
-    Each argument is an attribute that can be set, by the name that it has in `make_tma_descriptor`,
-    and so are `coords`, `im2col_offsets` and `plane`, the two dimensions that are drawn.
+    Each argument is an attribute that can be set; its name is that in `make_tma_descriptor`. The
+    attributes `coords`, `im2col_offsets` and `plane` (the two dimensions that are drawn) can be set
+    too.
 
     Attributes
     ----------
     look : Preview
-        What the arguments result in: `report`, `tensor_map`, `argument_error`.
+        The result of the arguments: `report`, `tensor_map` and `refusal`.
     note : str
-        What is special about what is explored, such as a tensor shown in place of a refused one.
+        A note about the tensor, for example that another tensor is shown because the user's tensor
+        is refused; "" without a note.
     """
 
     __slots__ = ("_device_target", "_page_words", "_panel", "_subject", "look", "note")
@@ -139,11 +142,11 @@ class Explorer:
     def __init__(self, subject: object, choice: Choice, note: str = "") -> None:
         self._subject = subject
         self._panel: Panel | None = None
-        self._page_words: dict[str, str] = {}  # of its address: what Python does not read
+        self._page_words: dict[str, str] = {}  # the parts of the page's address that Python ignores
         self.note: str = note
         self.look = look(subject, choice)
         tensor_map = self.look.tensor_map
-        own = tensor_map.target.name if tensor_map else "sm_90"  # that of the tensor's GPU
+        own = tensor_map.target.name if tensor_map else "sm_90"  # the target of the tensor's GPU
         self._device_target = own if choice.target is None else None
 
     @property
@@ -155,7 +158,7 @@ class Explorer:
     def map(self) -> TensorMap | None:
         """The map of the current arguments.
 
-        None if it is refused, or describes another tensor than yours.
+        None if the map is refused, or if the explorer shows another tensor than the user's.
         """
         return None if self.choice.preparation else self.look.tensor_map
 
@@ -166,7 +169,7 @@ class Explorer:
 
     @property
     def code(self) -> str:
-        """Python for the call, and C++ for the map where it is accepted."""
+        """Python code of the call, and C++ code of the map if the map is accepted."""
         return self.look.code
 
     def __getattr__(self, name: str) -> Any:
@@ -184,13 +187,13 @@ class Explorer:
             self.set(**{name: value})
 
     def set(self, **values: Any) -> None:
-        """Change several values at once: arguments by their names, row-major tuples or words.
+        """Change several values at once. Arguments are passed by name; tuples are row-major.
 
         Raises
         ------
         TmaPreconditionError
-            For another name, and where `plane` is not two dimensions in their order. A refused map
-            is not an error: `look.report` has the reason.
+            If a name is unknown, or if `plane` is not two dimensions in increasing order. A refused
+            map is not an error; `look.report` has the reason.
         """
         for name in values:
             if name in READ_ONLY:
@@ -212,23 +215,27 @@ class Explorer:
     # --- The page ---------------------------------------------------------------------------------
 
     def apply_state(self, state: str) -> None:
-        """Take over a state that the page wrote, as the words of its address."""
+        """Set the arguments from a state that the page wrote, in the form of its address."""
         choice = read_address(state, self.choice)
-        name = choice.target or "sm_90"  # which the page leaves out
+        name = choice.target or "sm_90"  # the page omits sm_90, which is its default
         target = None if name == self._device_target else name
         self.look = look(self._subject, replace(choice, target=target))
         self._page_words = page_words(state)
 
     def state(self, *, is_stored: bool = False) -> dict[str, Any]:
-        """Return the state of the page; a stored state lacks the address of host memory."""
+        """Return the state of the page.
+
+        If `is_stored` is True, the state does not contain the address of host memory.
+        """
         choice = replace(self.choice, target=self.choice.target or self._device_target)
         return {**state_of(self._subject, choice, is_stored=is_stored), **self._page_words}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the explorer as one HTML file, which needs no Python, no kernel and no network.
 
-        It opens in the current state. Everything can be changed in the page, also the tensor's
-        shape, strides and type. The address contains the state, so a link to it shares the state.
+        The file opens in the current state. In the page, all arguments can be changed, and also the
+        tensor's shape, strides and type. The page's address contains the state, so a link shares
+        the state.
 
         Parameters
         ----------
@@ -237,7 +244,7 @@ class Explorer:
         Raises
         ------
         TmaUnsupportedError
-            For a tensor that the page does not have, such as one of six dimensions of complex64.
+            If the page cannot describe the tensor, such as a tensor of complex64.
 
         Examples
         --------
@@ -254,7 +261,10 @@ class Explorer:
 
     @property
     def panel(self) -> Panel | None:
-        """The live widget, made on first use; None without anywidget, or a page of this tensor."""
+        """The live widget, which is made on first use.
+
+        None if anywidget is not installed, or if the page cannot describe the tensor.
+        """
         if self._panel is None:
             try:
                 self._panel = Panel(self)
@@ -263,12 +273,12 @@ class Explorer:
         return self._panel
 
     def still(self) -> str:
-        """Return the state as HTML with still pictures, which needs neither kernel nor widget.
+        """Return the state as HTML with still pictures, which need neither kernel nor widget.
 
-        Below them is the page of `save`, folded, for viewers that run scripts.
+        Below the pictures is the page of `save`, folded, for viewers that run scripts.
         """
         parts = [still_html(self.look, self.note)]
-        with contextlib.suppress(TmaError):  # a tensor that the page does not have
+        with contextlib.suppress(TmaError):  # raised if the page cannot describe the tensor
             parts.append(embedded(self.state(is_stored=True)))
         return fragment(parts)
 
@@ -282,7 +292,7 @@ class Explorer:
         return "<Explorer: a notebook shows it; save(FILE) writes it as a page>"
 
     def _why_none(self) -> str:
-        """Return why there is no map: the rules that refuse it, or another tensor that is shown."""
+        """Return why `map` is None: the broken rules, or the fact that another tensor is shown."""
         violations = self.look.report.violations
         if not violations:
             return "the tensor that is shown is not yours"
@@ -291,12 +301,12 @@ class Explorer:
     _repr_html_ = still
 
     def _display_(self) -> Any:
-        """Return what marimo shows: the live widget."""
+        """Return the object that marimo shows, which is the live widget if there is one."""
         panel = self.panel
         return panel.widget if panel else importlib.import_module("marimo").Html(self.still())
 
     def _ipython_display_(self) -> None:
-        """Show the live widget, and with it a still picture for a saved notebook."""
+        """Show the live widget, together with a still picture for a saved notebook."""
         from IPython.display import display
 
         panel = self.panel
@@ -308,7 +318,7 @@ class Explorer:
 
 
 def page_words(state: str) -> dict[str, str]:
-    """Return the part of an address that selects the view of the page.
+    """Return the part of an address that selects the tab of the page and the tab's options.
 
     >>> page_words("#shape=64,64&tab=banks&access=row")
     {'tab': 'banks', 'access': 'row'}
@@ -318,7 +328,7 @@ def page_words(state: str) -> dict[str, str]:
 
 
 def still_html(look: Preview, note: str) -> str:
-    """Return the state as still pictures: what a saved notebook shows without a kernel."""
+    """Return the state as still pictures, which a saved notebook shows without a kernel."""
     parts = [f"<p>{html.escape(note)}</p>"] if note else []
     report, state = look.report, "✓ accepted"
     if not report.ok:
@@ -329,7 +339,7 @@ def still_html(look: Preview, note: str) -> str:
     parts.append(findings if findings and look.ok else bold(state) + findings)
     if look.refusal:
         parts.append(f"<p>✗ this tile is refused: {html.escape(look.refusal)}</p>")
-    with contextlib.suppress(TmaError):  # a tile that cannot be drawn, such as rows of 12 bytes
+    with contextlib.suppress(TmaError):  # raised if the tile cannot be drawn (rows of 12 bytes)
         parts += [bold(figure.title) + panel_row(figure) for figure in _figures(look)]
     code = html.escape(look.stored_code)
     parts.append(f"<details><summary>code</summary><pre>{code}</pre></details>")
@@ -337,7 +347,7 @@ def still_html(look: Preview, note: str) -> str:
 
 
 def _figures(look: Preview) -> tuple[draw.Figure, ...]:
-    """Return the box on the tensor, or the pixels of a column, and the tile in shared memory."""
+    """Return two figures: the box on the tensor (or the pixels of a column), and shared memory."""
     if not look.ok or look.tensor_map is None:
         return ()
     tensor_map, choice = look.tensor_map, look.choice
@@ -353,20 +363,20 @@ def _figures(look: Preview) -> tuple[draw.Figure, ...]:
 
 
 def front_end() -> str:
-    """Return the JavaScript module of the widget: the page's scripts, for a kernel."""
+    """Return the JavaScript module of the widget: the page's scripts and `notebook.js`."""
     return f"{scripts()}\n{source('notebook.js')}"
 
 
 def style_sheet() -> str:
-    """Return the CSS: that of the figures and findings, and the explorer's own."""
+    """Return the CSS of the figures, of the findings and of the explorer."""
     return CSS + source("explorer.css")
 
 
 @cache
 def _widget_class() -> Any:
-    """Make the class.
+    """Return the widget's class, or raise ImportError if anywidget is not installed.
 
-    Only this function imports anywidget, so without it only this raises ImportError.
+    No other function of this package imports anywidget.
     """
     anywidget = importlib.import_module("anywidget")
     traitlets = importlib.import_module("traitlets")
@@ -382,8 +392,9 @@ _NUMBERS = itertools.count(1)
 class Panel:
     """The live widget of an explorer, and the still picture of a saved notebook.
 
-    `still_class` is the class of that picture, by which the live widget hides it: the same in each
-    run of a notebook. Raises ImportError without anywidget.
+    `still_class` is the CSS class of the still picture. The live widget hides elements of this
+    class. The class is the same in each run of a notebook. The constructor raises ImportError if
+    anywidget is not installed.
     """
 
     def __init__(self, explorer: Explorer) -> None:
@@ -397,7 +408,7 @@ class Panel:
         self.widget.on_msg(self._ask)
 
     def _hear(self, change: Mapping[str, Any]) -> None:
-        """Apply the choices of the page, which sends them when the user pauses."""
+        """Apply the state of the page, which the page sends when the user pauses."""
         if change["new"] != address(self._explorer.state()):
             self._explorer.apply_state(change["new"])
             self._store()
@@ -407,7 +418,7 @@ class Panel:
             self.widget.send({"page": page(self._explorer.state(is_stored=True))})
 
     def tell(self) -> None:
-        """Update every view with values that were set from Python."""
+        """Send the values that Python set to every view of the widget."""
         self.widget.state = address(self._explorer.state())
         self._store()
 
@@ -416,7 +427,8 @@ class Panel:
             self._still.update(self._bundle(), raw=True)
 
     def _bundle(self) -> dict[str, str]:
-        # Without its kernel JupyterLab shows words for the widget: an output without elements.
+        # Without the kernel, JupyterLab shows a text instead of the widget, in an output without
+        # child elements. This rule hides that output.
         own = f".jp-OutputArea-child:has(+ * .{self.still_class})"
         lost = f"{own} .jupyter-widgets:not(:has(*))"
         style = f"<style>{lost}{{display:none}}</style>"
@@ -424,7 +436,7 @@ class Panel:
         return {"text/html": html, "text/plain": str(self._explorer)}
 
     def display(self) -> None:
-        """Show the widget, and the still picture that is hidden while the widget is live."""
+        """Show the widget, and the still picture, which is hidden while the widget is live."""
         from IPython.display import display
 
         bundle = self.widget._repr_mimebundle_()
@@ -435,7 +447,7 @@ class Panel:
 
 
 def about(explorer: Explorer, stored: str) -> dict[str, Any]:
-    """Return the facts of a tensor that the page gets with its state: host.js has the meanings."""
+    """Return the facts about a tensor that the page gets with its state; see `Host` in host.js."""
     only_tile = isinstance(explorer._subject, TensorMap)
     said = {"isOwn": True, "onlyTile": only_tile, "note": explorer.note, "stored": stored}
     return {**said, "preparation": explorer.choice.preparation}

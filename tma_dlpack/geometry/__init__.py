@@ -1,16 +1,17 @@
-"""The place of every byte of a TMA copy: all formulas in one room, as pure functions.
+"""Pure functions that compute the addresses of a TMA copy in global and in shared memory.
 
-All functions read `EncodeArguments` (driver order: index 0 is innermost). A copy moves a tile of
-*lines*. A line is contiguous in global and in shared memory: a row of the box along dimension 0,
-one pixel's channels (im2col), or one unit of 16 or 32 bytes (interleaved). Line `i` starts
-`i * pitch` bytes after the destination, before the swizzle.
+All functions read `EncodeArguments`, in driver order: index 0 is the innermost dimension. A copy
+moves a tile of *lines*. A line is contiguous in global and in shared memory. A line of a tiled map
+is a row of the box along dimension 0. A line of an im2col map is the channels of one pixel. A line
+of an interleaved map is one unit of 16 or 32 bytes. Before the swizzle, line `i` starts
+`i * pitch_bytes` bytes after the tile's start in shared memory.
 
-`plan.py` has the patterns of swizzles, and computes counts, lines, pitch and footprint once per
-map; `lines.py` places lines and whole boxes in global memory, and lists the tiles of a tensor. A
-new swizzle is a row of `plan.SWIZZLES`.
+`plan.py` has the patterns of the swizzles, and computes the counts, lines, pitch and footprint of
+a map. `lines.py` computes the addresses of lines and of whole boxes in global memory, and lists the
+tiles of a tensor. A new swizzle needs a row in `plan.SWIZZLES`.
 
 Source: measured on an H200 (compute capability 9.0, driver 580.159.04, 2026-11-20). Packed types,
-atom swizzles and im2col-wide are documented, not measured (PTX ISA, CUDA driver API).
+atom swizzles and im2col-wide are documented (PTX ISA, CUDA driver API), not measured.
 
 >>> from tma_dlpack.tables.arguments import EncodeArguments
 >>> from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle

@@ -1,4 +1,4 @@
-"""Addresses of lines and boxes in global memory, their bounds, and the tiles of a tensor."""
+"""Addresses and bounds of lines and boxes in global memory, and the list of a tensor's tiles."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from tma_dlpack.geometry.plan import (
 from tma_dlpack.tables.arguments import EncodeArguments
 from tma_dlpack.tables.errors import TmaUnsupportedError
 
-#: Stores and reductions write whole chunks of global memory [measured], bytes.
+#: Bytes of a chunk of global memory. Stores and reductions write whole chunks [measured].
 CHUNK_BYTES = 16
 
 
 class LinePosition(NamedTuple):
     """The positions of the lines of tiles along one driver dimension.
 
-    `positions` broadcasts to (tiles, *line_shape); `extent` and `stride_bytes` are the tensor's.
+    `positions` broadcasts to (tiles, *line_shape). `extent` and `stride_bytes` belong to the
+    tensor's dimension.
     """
 
     dimension: int
@@ -40,7 +41,7 @@ class LinePosition(NamedTuple):
 def line_positions(
     tile_plan: TilePlan, coords: IntArray, offsets: Sequence[int] = ()
 ) -> list[LinePosition]:
-    """Return the positions of all lines of all tiles, per dimension that lines step through.
+    """Return the positions of all lines of all tiles, in each dimension that lines step through.
 
     Parameters
     ----------
@@ -48,7 +49,7 @@ def line_positions(
     coords : int64 array (tiles, rank)
         Coordinates in driver order, innermost first.
     offsets : sequence of int
-        Im2col offsets, W first; if empty, every offset is 0.
+        Im2col offsets, W first. An empty sequence means that every offset is 0.
     """
     args = tile_plan.arguments
     strides = (tile_plan.unit_bytes, *args.global_strides)
@@ -60,15 +61,18 @@ def line_positions(
 
 
 def _tiled_positions(tile_plan: TilePlan, coords: IntArray) -> dict[int, IntArray]:
-    """Return ``p[d] = coord[d] + j[d] * s[d]``; j[d] varies along an axis of its own."""
-    # Axis 0 is the tile; the other axes are those of line_shape, outermost dimension first.
+    """Return ``p[d] = coord[d] + j[d] * s[d]`` of each dimension d that lines step through."""
+    # Axis 0 numbers the tiles. The other axes are those of line_shape, outermost dimension first.
     axes = (-1, *(1 for _ in tile_plan.line_shape))
     return {d: coords[:, d].reshape(axes) + taken for d, taken in _taken(tile_plan)}
 
 
 @lru_cache(maxsize=256)
 def _taken(tile_plan: TilePlan) -> list[tuple[int, IntArray]]:
-    """Return ``j[d] * s[d]`` of each dimension that lines step through, shaped to broadcast."""
+    """Return ``j[d] * s[d]`` of each dimension d that lines step through.
+
+    ``j[d]`` is 0, 1, ..., n[d] - 1, and ``s[d]`` is the step. Each array varies along its own axis.
+    """
     counts, steps, dims = tile_plan.counts, tile_plan.steps, tile_plan.line_dims
     taken = (np.arange(0, counts[d] * steps[d], steps[d]) for d in dims)
     return [*zip(dims, np.meshgrid(*taken, indexing="ij", sparse=True), strict=True)]
@@ -77,28 +81,30 @@ def _taken(tile_plan: TilePlan) -> list[tuple[int, IntArray]]:
 def _im2col_positions(
     tile_plan: TilePlan, coords: IntArray, offsets: Sequence[int]
 ) -> dict[int, IntArray]:
-    """Return the pixels of each column, walked from its start: W fastest, then H, D and image.
+    """Return the pixels of each column, in the order in which the engine walks them.
 
-    Along one dimension the walk visits start, start + step, ... up to the last pixel of the box
-    (`head` pixels), then whole passes first, first + step, ... (`full` pixels). After each pass the
-    next dimension makes one step.
+    The walk starts at the column's first pixel. W changes fastest, then H, D and the image. Along
+    one dimension the walk first visits start, start + step, ... up to the last pixel of the
+    bounding box (`head` pixels). Then the walk makes whole passes: first, first + step, ... (`full`
+    pixels each). After each pass, the position in the next dimension increases by one step.
     """
     args = tile_plan.arguments
-    # `turn` counts the steps of the current dimension: at first one per line of the column.
+    # `turn` counts steps along the current dimension. Along W there is one step per line.
     turn: IntArray = np.arange(tile_plan.lines)[None, :]
     positions = {d: coords[:, d, None] for d in tile_plan.line_dims}
     for d, (first, last) in im2col_box(args).items():
         step, start = args.element_strides[d], positions[d]
         head, full = (last - start) // step + 1, (last - first) // step + 1
         passes, place = np.divmod(turn - head, full)
-        # A turn within the head has negative `passes`, so the next dimension makes no step.
+        # A turn within the head has a negative `passes`, so the next dimension stays where it is.
         in_head = turn < head
         positions[d] = np.where(in_head, start + turn * step, first + place * step)
         turn = np.maximum(passes + 1, 0)
     images = args.rank - 1
-    # The image is the outermost dimension: it has no bounding box, and steps without end.
+    # The image is the outermost dimension. Its position never wraps, because the outermost
+    # dimension has no bounding box.
     positions[images] = positions[images] + turn * args.element_strides[images]
-    # Offsets shift the pixels after the walk: the bounding box does not limit them.
+    # Offsets are added after the walk, so the bounding box does not limit the shifted pixels.
     for d, offset in zip(spatial_dims(args), offsets, strict=False):
         positions[d] = positions[d] + offset
     return positions
@@ -107,13 +113,14 @@ def _im2col_positions(
 def line_origins(
     tile_plan: TilePlan, coords: IntArray, offsets: Sequence[int] = ()
 ) -> tuple[IntArray, BoolArray]:
-    """Return where each line starts in global memory, and whether it is in bounds.
+    """Return the origin of each line in global memory, and whether the line is in bounds.
 
     Returns
     -------
     origins : int64 array (tiles, lines)
-        Bytes from the tensor's address to dimension 0's element 0 of the line, modulo 2^64, as the
-        engine's addresses are [measured: ragged maps rely on it]. Meaningful where in bounds only.
+        Bytes from the tensor's address to the element of the line whose index in dimension 0 is 0.
+        The sums wrap modulo 2^64, as the engine's addresses do [measured; ragged maps depend on
+        the wrap]. An origin has a meaning only if its line is in bounds.
     inside : bool array (tiles, lines)
         Whether the line is in bounds in every dimension that lines step through.
     """
@@ -131,9 +138,11 @@ Positions = TypeVar("Positions", int, IntArray)
 
 
 def in_bounds(start: Positions, step: int, count: int, dim: int) -> tuple[Positions, Positions]:
-    """Return which of `count` positions start, start + step, ... lie in 0..dim - 1: [first, last).
+    """Return the range of indices [first, last) whose positions are in 0..dim - 1.
 
-    >>> in_bounds(-3, 2, 4, 3)  # of the positions -3, -1, 1, 3 only the third is in 0..2
+    Index i has the position ``start + i * step``, for i in 0..count - 1.
+
+    >>> in_bounds(-3, 2, 4, 3)  # of the positions -3, -1, 1, 3, only the third is in 0..2
     (2, 3)
     """
     # -(n // step) is ceil(-n / step): the first index at which the position is 0 or more.
@@ -148,7 +157,7 @@ def _clamped(n: Positions, low: Positions | int, high: int) -> Positions:
 
 
 def inner_window(tile_plan: TilePlan, inner: Positions) -> tuple[Positions, Positions, Positions]:
-    """Return which bytes of a line are in bounds along dimension 0.
+    """Return the range of a line's bytes that are in bounds along dimension 0.
 
     Parameters
     ----------
@@ -159,12 +168,13 @@ def inner_window(tile_plan: TilePlan, inner: Positions) -> tuple[Positions, Posi
     Returns
     -------
     start, first, last : like `inner`
-        `start`: global bytes from a line's origin to the line's byte 0. [first, last): the bytes of
-        the line that are in bounds; all bytes of an interleaved unit.
+        `start` is the number of bytes in global memory from the line's origin to the line's byte 0.
+        [first, last) is the range of the line's bytes that are in bounds. An interleaved line is
+        always in bounds along dimension 0.
     """
     args, line_bytes = tile_plan.arguments, tile_plan.line_bytes
     if tile_plan.unit_bytes:
-        # A zero of the same kind as `inner`: an int, or an array of one zero per tile.
+        # `zero` has the type of `inner`: an int, or an array with one zero per tile.
         zero = inner * 0
         return zero, zero, zero + line_bytes
     bits = tile_plan.row.element_bits
@@ -174,7 +184,10 @@ def inner_window(tile_plan: TilePlan, inner: Positions) -> tuple[Positions, Posi
 
 
 def store_window(tile_plan: TilePlan, start: IntArray, last: IntArray) -> IntArray:
-    """Return the end of the window that a store writes: up to the next 16-byte chunk [measured]."""
+    """Return the end of the byte window that a store writes in each line.
+
+    The end is `last`, rounded up to the next 16-byte chunk of global memory [measured].
+    """
     end: IntArray = -(-(start + last) // CHUNK_BYTES) * CHUNK_BYTES - start
     return end.clip(max=tile_plan.line_bytes)
 
@@ -183,15 +196,15 @@ def store_window(tile_plan: TilePlan, start: IntArray, last: IntArray) -> IntArr
 
 
 class Cut(NamedTuple):
-    """The part of a box that is in bounds: some of its lines, and the same bytes of each line."""
+    """The part of a box that is in bounds: a grid of its lines, and one byte range of each line."""
 
     lines: tuple[slice, ...]  # along each axis of line_shape
     shape: tuple[int, ...]  # number of lines along each axis
-    strides: tuple[int, ...]  # bytes from a line to the next one, along each axis
-    first: int  # bytes [first, last) of each line
+    strides: tuple[int, ...]  # bytes from one line to the next, along each axis
+    first: int  # bytes [first, last) of each line are in bounds
     last: int
     start: int  # bytes from the start of the box to the first byte in bounds
-    reach: int  # bytes from the first line's start to the last one's
+    reach: int  # bytes from the start of the first line to the start of the last line
 
     @property
     def size_bytes(self) -> int:
@@ -200,22 +213,22 @@ class Cut(NamedTuple):
 
 
 def box_starts(tile_plan: TilePlan, coords: IntArray) -> IntArray:
-    """Return the starts of boxes, in bytes from the tensor's address, (tiles,).
+    """Return the starts of boxes, in bytes from the tensor's address, as an array (tiles,).
 
-    The result is meaningful only for a box of which at least a part is in bounds.
+    A start has a meaning only if at least a part of its box is in bounds.
     """
-    # In bits, because elements of packed types are smaller than a byte.
+    # The sum is in bits, because elements of packed types are smaller than a byte.
     return coords @ _lattice(tile_plan).strides_bits >> 3
 
 
 def wholly_in_bounds(tile_plan: TilePlan, coords: IntArray) -> BoolArray:
-    """Return which boxes are wholly in bounds, (tiles,)."""
+    """Return for each tile whether its box is wholly in bounds, as an array (tiles,)."""
     wholly: BoolArray = np.all((coords >= 0) & (coords <= _lattice(tile_plan).limits), axis=1)
     return wholly
 
 
 def cut_box(tile_plan: TilePlan, coords: Sequence[int]) -> Cut:
-    """Return the part of one box that is in bounds; `coords` in driver order.
+    """Return the part of one box that is in bounds; `coords` are in driver order.
 
     Examples
     --------
@@ -241,34 +254,36 @@ def cut_box(tile_plan: TilePlan, coords: Sequence[int]) -> Cut:
 
 
 def _lattice(tile_plan: TilePlan) -> Lattice:
-    assert tile_plan.lattice is not None  # every caller has tested it
+    assert tile_plan.lattice is not None  # every caller has checked that the plan has a lattice
     return tile_plan.lattice
 
 
 # --- The tiles that cover a tensor --------------------------------------------------------------
 
-#: Largest number of coordinates that `tile_coords` lists (1 GiB).
+#: Maximum number of coordinates in a result of `tile_coords`, which then has 1 GiB.
 MAX_COORDS = 1 << 27
 
 
 def tile_coords(args: EncodeArguments) -> IntArray:
     """Return the coordinates of the tiles that cover the tensor.
 
-    The tiles of a tiled map are one box apart in each dimension; those of an interleaved map, one
-    slice. The columns of an im2col map cover every pixel of the bounding boxes of all images: each
-    column starts `pixels_per_column` pixels after the one before, once per block of channels (or
-    per slice).
+    The tiles of a tiled map are one box apart in each dimension. The tiles of an interleaved map
+    are one slice apart in the dimension of slices. The columns of an im2col map cover every pixel
+    of the bounding boxes of all images. Each column starts `pixels_per_column` pixels after the
+    previous column. Every start is listed once per block of channels, or once per slice if the map
+    is interleaved.
 
     Returns
     -------
     int64 array (n, rank)
-        Row-major coordinates, the last changing fastest; for im2col maps channels or slices change
-        fastest.
+        Row-major coordinates, in which the last coordinate changes fastest. For im2col maps the
+        coordinate of channels or slices changes fastest.
 
     Raises
     ------
     TmaUnsupportedError
-        For more than 2^27 coordinates (tiles times rank), and for maps that `plan` refuses.
+        If the result would have more than 2^27 coordinates (tiles times rank), or if `plan` refuses
+        the map.
     """
     plan(args)
     return _tiled(args) if args.kind == "tiled" else _column_starts(args)
@@ -287,7 +302,8 @@ def _column_starts(args: EncodeArguments) -> IntArray:
     box = im2col_box(args)
     fixed = [d for d in spatial_dims(args) if d not in box]
     images, estr, dims = args.rank - 1, args.element_strides, args.global_dim
-    # `passes`: pixels of the bounding box per walked dimension; `walk`: numbers of start pixels.
+    # `passes` has the pixels of the bounding box along each walked dimension. `walk` has the
+    # numbers of the columns' first pixels, counted through the bounding boxes of all images.
     passes = {d: max(0, (last - first) // estr[d] + 1) for d, (first, last) in box.items()}
     per_image = math.prod(passes.values())
     walk = range(0, per_image * -(-dims[images] // estr[images]), pixels)
@@ -297,7 +313,8 @@ def _column_starts(args: EncodeArguments) -> IntArray:
     else:
         inner_dim, inner = 0, range(0, dims[0], args.channels_per_pixel)
     steps = [*(range(0, dims[d], estr[d]) for d in reversed(fixed)), walk, inner]
-    # A number of `walk` is split into positions as `_im2col_positions` counts them, W fastest.
+    # The number of a pixel is split into one position per dimension. W changes fastest, as in
+    # `_im2col_positions`.
     *outer, pixel, inner_places = _combined(steps, args.rank)
     columns = {inner_dim: inner_places, **dict(zip(reversed(fixed), outer, strict=True))}
     for d in box:
@@ -308,8 +325,8 @@ def _column_starts(args: EncodeArguments) -> IntArray:
 
 
 def _combined(steps: Sequence[range], rank: int) -> Sequence[IntArray]:
-    """Return ranges as arrays that broadcast to all combinations, the last changing fastest."""
-    # Not len(), which fails for ranges longer than sys.maxsize.
+    """Return one array per range; together, the arrays broadcast to all combinations."""
+    # len() would raise for a range that is longer than sys.maxsize.
     total = math.prod(max(0, -(-(r.stop - r.start) // r.step)) for r in steps)
     if total * rank > MAX_COORDS:
         raise TmaUnsupportedError(
@@ -317,12 +334,12 @@ def _combined(steps: Sequence[range], rank: int) -> Sequence[IntArray]:
             f"{MAX_COORDS // rank} tiles of rank {rank}. Compute the coordinates in parts, box by "
             "box along each dimension, and pass each part to load_tiles"
         )
-    if not total:  # one range may be empty while another is too long to list
+    if not total:  # one range is empty; another range may be too long for np.arange
         steps = [range(0)] * len(steps)
     places = (np.arange(r.start, r.stop, r.step, dtype=np.int64) for r in steps)
     return np.meshgrid(*places, indexing="ij", sparse=True)
 
 
 def _listed(columns: Sequence[IntArray]) -> IntArray:
-    """Return all combinations of columns that broadcast, one per row, in row-major order."""
+    """Return an array with one combination of the broadcast columns per row, in row-major order."""
     return np.stack(np.broadcast_arrays(*columns), axis=-1).reshape(-1, len(columns))

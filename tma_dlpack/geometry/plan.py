@@ -1,4 +1,4 @@
-"""The plan of a map's copies, computed once per map: counts, lines, pitch, footprint, swizzle."""
+"""`plan`, which computes the counts, lines, pitch, footprint and swizzle of a map's copies."""
 
 from __future__ import annotations
 
@@ -23,24 +23,25 @@ BoolArray = npt.NDArray[np.bool_]
 
 Address = TypeVar("Address", int, npt.NDArray[Any])
 
-#: Alignment of a tile in shared memory, bytes [measured: with less, copies fault].
+#: Required alignment of a tile in shared memory, in bytes [measured: a copy to a tile with a
+#: smaller alignment faults].
 SMEM_ALIGNMENT = 128
-#: Shared memory has 32 banks of 4 bytes; a line of 128 bytes spans all of them.
+#: Shared memory has 32 banks of 4 bytes. 128 contiguous bytes use each bank once.
 BANK_BYTES, BANKS = 4, 32
 LINE_BYTES = BANK_BYTES * BANKS
 
 
 class Swizzle(NamedTuple):
-    """How a swizzle changes a shared address: ``a ^ ((a >> right & mask) << left)`` per term."""
+    """A permutation of shared addresses: a term XORs ``(a >> right & mask) << left`` into `a`."""
 
-    span_bytes: int  # chunks move only within a span; also the smallest pitch of a row
+    span_bytes: int  # a granule moves only within its span; also the smallest pitch of a row
     repeat_bytes: int  # period of the pattern
-    granule_bytes: int  # bytes that always stay together
+    granule_bytes: int  # bytes that move together
     terms: tuple[tuple[int, int, int], ...]  # (right, mask, left) of the formula above
 
 
-#: Source: the first four are measured; 128B_ATOM_32B and 128B_ATOM_32B_FLIP_8B are published for
-#: sm_120; 128B_ATOM_64B is documented, not measured (PTX ISA, swizzling modes).
+#: Source: the first four swizzles are measured. 128B_ATOM_32B and 128B_ATOM_32B_FLIP_8B were
+#: published for sm_120. 128B_ATOM_64B is documented (PTX ISA, swizzling modes), not measured.
 SWIZZLES: dict[TmaSwizzle, Swizzle] = {
     TmaSwizzle.none: Swizzle(1, SMEM_ALIGNMENT, 16, ()),
     TmaSwizzle.bytes32: Swizzle(32, 256, 16, ((7, 1, 4),)),
@@ -55,10 +56,10 @@ SWIZZLES: dict[TmaSwizzle, Swizzle] = {
 def swizzle_offset(swizzle: TmaSwizzle, address: Address) -> Address:
     """Return the swizzled address of a byte in shared memory.
 
-    `address` is absolute, in the shared memory of the thread block, not relative to the tile. The
-    function is its own inverse.
+    `address` counts from the start of the thread block's shared memory, not from the start of the
+    tile. The function is its own inverse.
 
-    >>> hex(swizzle_offset(TmaSwizzle.bytes128, 0x480))  # row 9 mod 8 = 1: chunk 0 moves to 1
+    >>> hex(swizzle_offset(TmaSwizzle.bytes128, 0x480))  # row 9 mod 8 = 1: chunk 0 becomes chunk 1
     '0x490'
     """
     swizzled = address
@@ -69,14 +70,14 @@ def swizzle_offset(swizzle: TmaSwizzle, address: Address) -> Address:
 
 # --- Plans --------------------------------------------------------------------------------------
 
-#: Size of a tensor, bytes, from which on boxes are copied line by line, with addresses modulo 2^64
-#: as the engine computes them.
+#: Bytes of the smallest tensor without a `Lattice`. Its boxes are copied line by line, and its
+#: addresses wrap modulo 2^64, as the engine's addresses do.
 MAX_LATTICE_BYTES = 1 << 58
 
 #: Pixels of a column in mode im2col::w::128 (PTX ISA).
 W128_PIXELS = 128
 
-# Bytes per position of an interleaved layout; 0 where elements are not interleaved.
+# Bytes per position of an interleaved layout; 0 means that elements are not interleaved.
 _UNIT_BYTES = {
     TmaInterleaveLayout.none: 0,
     TmaInterleaveLayout.bytes16: 16,
@@ -85,16 +86,18 @@ _UNIT_BYTES = {
 
 
 class Lattice(NamedTuple):
-    """The regular grid of a tiled map's elements in global memory, dimensions in driver order."""
+    """The grid of a tiled map's elements in global memory, with dimensions in driver order."""
 
-    limits: IntArray  # (rank,) the largest coordinates of boxes that are wholly in bounds
-    strides_bits: IntArray  # (rank,) bits from an element to the next one along each dimension
-    line_strides: tuple[int, ...]  # bytes from line to line, along each axis of line_shape
+    limits: IntArray  # (rank,) the largest coordinates of a box that is wholly in bounds
+    strides_bits: IntArray  # (rank,) bits from one element to the next, along each dimension
+    line_strides: tuple[int, ...]  # bytes from one line to the next, along each axis of line_shape
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TilePlan:
-    """The data that all copies of a map share; `plan` makes one per map. Plans compare by identity.
+    """The data that all copies of a map share. `plan` makes one TilePlan per map.
+
+    Two plans are equal only if they are the same object.
 
     Attributes
     ----------
@@ -103,31 +106,34 @@ class TilePlan:
         The table row of the map's data type.
     swizzle : Swizzle
     unit_bytes : int
-        Bytes that an interleaved copy moves per position; 0 when not interleaved.
+        Bytes that an interleaved copy moves per position; 0 if the map is not interleaved.
     counts, steps : tuple of int
-        For a tiled map, per dimension: n[d], the number of positions of a box, and s[d], the
-        distance between them. For an im2col map `counts` is (channels, pixels), `steps` is empty.
+        For a tiled map, n[d] and s[d] of each dimension d: the number of positions of a box, and
+        the distance between two positions. For an im2col map, `counts` is (channels, pixels) and
+        `steps` is empty.
     line_dims : range
         The driver dimensions that lines step through, outermost first.
     line_shape : tuple of int
-        The lines of a tile, row-major.
+        The numbers of lines of a tile along the dimensions of `line_dims`; for an im2col map, the
+        number of pixels alone.
     lines : int
         Number of lines, the product of `line_shape`.
     line_bytes : int
         Bytes of a line in global memory.
     smem_line_bytes : int
-        Bytes of a line in shared memory; more than `line_bytes` where packed types leave gaps.
+        Bytes of a line in shared memory. With a packed type that has gaps in shared memory, this is
+        more than `line_bytes`.
     pitch_bytes : int
         Bytes from one line to the next in shared memory.
     tile_shape : tuple of int
-        Shape of the logical tile, row-major, in elements. An interleaved map has one more axis
-        than dimensions: the elements of a unit.
+        Shape of the logical tile, row-major, in elements. The tile of an interleaved map has one
+        more axis than the map has dimensions: the last axis counts the elements of a unit.
     smem_bytes : int
-        The footprint in shared memory, padding of the swizzle included.
+        Bytes of the tile in shared memory, including the padding of the swizzle.
     tx_bytes : int
-        Bytes that the mbarrier counts: the payload, without gaps and padding.
+        Bytes that the mbarrier counts, which are the bytes copied, without gaps and padding.
     lattice : Lattice or None
-        None for im2col maps and for tensors of 2^58 bytes or more.
+        The grid of elements. None for im2col maps and for tensors of 2^58 bytes or more.
     """
 
     arguments: EncodeArguments
@@ -150,12 +156,12 @@ class TilePlan:
 
 @lru_cache(maxsize=1024)
 def plan(args: EncodeArguments) -> TilePlan:
-    """Return the plan of a map's copies, computed once per map and kept (the last 1024).
+    """Return the plan of a map's copies. The plans of the last 1024 maps are cached.
 
     Raises
     ------
     TmaUnsupportedError
-        For an interleaved map of rank 1 or 2, such as ``tensormap.replace`` can make.
+        If the map is interleaved and its rank is 1 or 2. ``tensormap.replace`` can make such a map.
     """
     if args.interleave and args.rank < MIN_RANK_INTERLEAVED:
         raise TmaUnsupportedError(
@@ -167,7 +173,8 @@ def plan(args: EncodeArguments) -> TilePlan:
     steps: tuple[int, ...] = ()
     if args.kind == "tiled":
         counts, steps = _box_counts(args)
-        # A line is dimension 0 of the box; lines of an interleaved map step through it too.
+        # A line spans dimension 0 of the box. In an interleaved map, a line is only one unit, so
+        # lines step through dimension 0 too.
         line_shape = counts[::-1] if unit_bytes else counts[:0:-1]
     else:
         wide_128 = args.kind == "im2col_wide" and args.mode == TensorMapIm2ColWideMode.w128
@@ -178,7 +185,7 @@ def plan(args: EncodeArguments) -> TilePlan:
     line_dims = dims[::-1] if unit_bytes else dims[:0:-1]
     lines = math.prod(line_shape)
     line_bytes = unit_bytes or counts[0] * row.element_bits // 8
-    # The ALIGN16B packed types take more bytes in shared memory than in global memory, per group.
+    # A group of an ALIGN16B packed type has more bytes in shared memory than in global memory.
     group_bytes = PACKED_GROUP * row.element_bits // 8
     smem_line_bytes = line_bytes * (row.smem_chunk_bytes or group_bytes) // group_bytes
     swizzle = SWIZZLES[args.swizzle]
@@ -198,7 +205,8 @@ def plan(args: EncodeArguments) -> TilePlan:
         smem_line_bytes=smem_line_bytes,
         pitch_bytes=pitch_bytes,
         tile_shape=(*line_shape, line_bytes * 8 // row.element_bits),
-        # Dense interleaved lines may end inside a span; the swizzle reaches the span's end.
+        # Interleaved lines have no padding, so the last line may end inside a span. The swizzle can
+        # move bytes up to the end of the span.
         smem_bytes=-(-lines * pitch_bytes // span_bytes) * span_bytes,
         tx_bytes=lines * line_bytes,
         lattice=_lattice(args, unit_bytes, counts, steps, line_dims),
@@ -206,9 +214,10 @@ def plan(args: EncodeArguments) -> TilePlan:
 
 
 def _box_counts(args: EncodeArguments) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return n[d] and s[d]: ``n[d] = ceil(box[d] / s[d])``.
+    """Return n[d] and s[d] of each dimension, where ``n[d] = ceil(box[d] / s[d])``.
 
-    s[0] counts only when interleaved; an interleaved box takes one slice (dimension rank - 2).
+    The element stride of dimension 0 is ignored unless the map is interleaved. An interleaved box
+    has one slice, so its n[rank - 2] is 1.
     """
     steps = args.element_strides if args.interleave else (1, *args.element_strides[1:])
     counts = [-(-box // step) for box, step in zip(args.box_dim, steps, strict=True)]
@@ -227,7 +236,8 @@ def _lattice(
     if args.kind != "tiled":
         return None
     strides = (unit_bytes, *args.global_strides)
-    # The sum bounds every byte offset in the tensor; below the limit, int64 bits do not overflow.
+    # The sum is an upper limit of every byte offset in the tensor. If the sum is below 2^58, an
+    # offset in bits fits in an int64.
     ends = (dim * stride for dim, stride in zip(args.global_dim, strides, strict=True))
     if sum(ends) >= MAX_LATTICE_BYTES:
         return None
@@ -241,10 +251,11 @@ def _lattice(
 
 
 def tx_bytes(args: EncodeArguments) -> int:
-    """Return the bytes that the mbarrier counts: the whole box, out-of-bounds elements included.
+    """Return the bytes that the mbarrier counts for one copy.
 
-    Padding of rows and of the swizzle is not counted [measured]. The gaps of the ALIGN16B packed
-    types are not counted either [as TileLang, CuTe DSL, DeepGEMM and CUTLASS do; not measured].
+    The mbarrier counts the bytes of the whole box, including elements that are out of bounds. It
+    does not count the padding of rows and of the swizzle [measured]. It does not count the gaps of
+    the ALIGN16B packed types either [as in TileLang, CuTe DSL, DeepGEMM and CUTLASS; not measured].
 
     >>> from tma_dlpack.tables.enums import TensorMapDataType
     >>> packed = TensorMapDataType["16U4_ALIGN16B"]
@@ -256,18 +267,19 @@ def tx_bytes(args: EncodeArguments) -> int:
 
 
 def smem_bytes(args: EncodeArguments) -> int:
-    """Return the shared memory that a tile takes, padding of the swizzle included, bytes.
+    """Return the bytes of a tile in shared memory, including the padding of the swizzle.
 
-    A copy writes no byte outside these, wherever a 128-byte-aligned tile starts.
+    A copy writes no byte outside this range, at any start address that is aligned to 128 bytes.
     """
     return plan(args).smem_bytes
 
 
 def smem_alignment(args: EncodeArguments) -> int:
-    """Return the recommended alignment of a tile in shared memory, bytes.
+    """Return the recommended alignment of a tile in shared memory, in bytes.
 
-    It is the repeat of the swizzle (256, 512, 1024 for 32B, 64B, 128B; 128 without), so that the
-    pattern starts at the tile's first row. The engine requires only 128 with every swizzle, and
+    The recommended alignment is the period of the swizzle's pattern: 256, 512 or 1024 for 32B, 64B
+    or 128B, and 128 without a swizzle. With this alignment, the pattern starts at the tile's first
+    row. The engine itself requires an alignment of only 128 with every swizzle, because the engine
     swizzles by the absolute address [measured].
     """
     return SWIZZLES[args.swizzle].repeat_bytes
@@ -275,10 +287,10 @@ def smem_alignment(args: EncodeArguments) -> int:
 
 @lru_cache(maxsize=64)
 def swizzle_order(tile_plan: TilePlan, smem_offset: int) -> IntArray:
-    """Return, for each granule of shared memory, the number of the unswizzled granule in it.
+    """Return for each granule of shared memory the number of the unswizzled granule that it holds.
 
-    The permutation is its own inverse. Granules count from `smem_offset`; the array is int64 of
-    length ``smem_bytes / tile_plan.swizzle.granule_bytes``.
+    Granules are numbered from `smem_offset`. The array is int64 and has
+    ``smem_bytes / tile_plan.swizzle.granule_bytes`` entries. The permutation is its own inverse.
     """
     granule, start = tile_plan.swizzle.granule_bytes, smem_offset % tile_plan.swizzle.repeat_bytes
     addresses = np.arange(start, start + tile_plan.smem_bytes, granule, dtype=np.int64)
@@ -288,20 +300,27 @@ def swizzle_order(tile_plan: TilePlan, smem_offset: int) -> IntArray:
 
 
 def spatial_dims(args: EncodeArguments) -> range:
-    """Return the driver dimensions W, [H, [D]] of an im2col map; interleaved ones start at 0."""
+    """Return the driver dimensions W, [H, [D]] of an im2col map.
+
+    W is dimension 0 if the map is interleaved, and else dimension 1.
+    """
     first = 0 if args.interleave else 1
     return range(first, first + args.rank - 2)
 
 
 def walked_dims(args: EncodeArguments) -> range:
-    """Return the spatial dimensions that a column walks; im2col-wide keeps H and D fixed."""
+    """Return the spatial dimensions that a column walks.
+
+    A column of an im2col map walks W, H and D. A column of an im2col-wide map walks only W, because
+    its pixels all have the same H and D.
+    """
     dims = spatial_dims(args)
     return dims[:1] if args.kind == "im2col_wide" else dims
 
 
 @lru_cache(maxsize=1024)
 def im2col_box(args: EncodeArguments) -> dict[int, tuple[int, int]]:
-    """Return the inclusive bounding box (first, last) of each walked dimension, W first.
+    """Return the first and last pixel of the bounding box in each walked dimension, W first.
 
     The dict is empty for tiled maps.
     """

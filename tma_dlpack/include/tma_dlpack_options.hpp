@@ -15,7 +15,7 @@ inline namespace v0_4
 
 // These enums have the names and values of libcu++ and cuda.h.
 enum class Interleave : int { none, bytes16, bytes32 };
-#ifndef TMA_DLPACK_SWIZZLE // tma_dlpack.h defines it too: each header works alone
+#ifndef TMA_DLPACK_SWIZZLE // not defined if tma_dlpack.h has defined Swizzle
 #define TMA_DLPACK_SWIZZLE
 enum class Swizzle : int { none, bytes32, bytes64, bytes128, bytes128_atom_32B, bytes128_atom_32B_flip_8B, bytes128_atom_64B };
 #endif
@@ -30,7 +30,7 @@ struct MakeOptions
   L2Fetch l2_fetch_size = L2Fetch::none;
   OobFill oobfill = OobFill::none;
   std::optional<int> data_type = std::nullopt; // a CUtensorMapDataType
-  bool driver_rules = false; // true: only what the driver requires
+  bool driver_rules = false; // true: check only what the driver requires
   std::vector<std::string> allow = {}; // ids of libcu++'s rules to switch off
   std::optional<std::vector<std::int64_t>> shape = std::nullopt; // extents of another description of the same memory
   std::optional<std::vector<std::int64_t>> strides = std::nullopt; // of that description, in elements of the tensor

@@ -23,7 +23,7 @@
 #define TMA_DLPACK_END
 #endif
 
-/* A number that changes with the struct, the rows and the options. */
+/* A checksum of the struct, the rows and the options. */
 #define TMA_DLPACK_TABLES_ABI 0x0ab28b71u
 
 #define TMA_DLPACK_TILED 0
@@ -57,7 +57,8 @@
 
 enum { TMA_DLPACK_RULES_LIBCUDACXX, TMA_DLPACK_RULES_DRIVER, TMA_DLPACK_RULES_DOCUMENTED, TMA_DLPACK_RULES_MEASURED }; /* sets of rules */
 
-/* A call as plain numbers, from tma_dlpack_describe; index 0 is innermost. */
+/* TmaDlpackDescribed is a call as plain numbers, which tma_dlpack_describe fills in.
+ * Index 0 of an array is the innermost dimension. */
 TMA_DLPACK_BEGIN
 
 typedef struct {
@@ -120,21 +121,23 @@ typedef struct {
   int64_t max_smem_bytes; /* shared memory of a block, after opt-in */
 } TmaDlpackDescribed;
 
-/* The fields of TmaDlpackDescribed: those of one number, and the arrays. */
+/* Apply the macro FIELD to each field of TmaDlpackDescribed that is a number
+ * (NUMBERS) or an array (ARRAYS). */
 #define TMA_DLPACK_NUMBERS(FIELD) FIELD(kind) FIELD(rank) FIELD(dims) FIELD(spatial) FIELD(corners) FIELD(first_spatial) FIELD(address) FIELD(is_null) FIELD(data_type) FIELD(asked_type) FIELD(element_bits) FIELD(is_packed) FIELD(is_padded) FIELD(is_float) FIELD(packed_unit) FIELD(type_interleaves) FIELD(type_swizzles) FIELD(passes_nan) FIELD(interleave) FIELD(swizzle) FIELD(l2_promotion) FIELD(oob_fill) FIELD(mode) FIELD(alignment_bytes) FIELD(inner_stride) FIELD(row_bits) FIELD(box_count) FIELD(inner_box) FIELD(inner_box_bits) FIELD(box_bits) FIELD(floor_box_bits) FIELD(span_bits) FIELD(elem_stride_count) FIELD(ignores_inner_step) FIELD(lower_count) FIELD(upper_count) FIELD(corner_end) FIELD(channels) FIELD(pixels) FIELD(is_split) FIELD(has_swizzle) FIELD(span_values) FIELD(is_ragged) FIELD(ragged_dim) FIELD(ragged_stride_bits) FIELD(has_tma) FIELD(is_sm_9x) FIELD(has_wide) FIELD(has_model) FIELD(max_smem_bytes)
 #define TMA_DLPACK_ARRAYS(FIELD) FIELD(global_dim) FIELD(stride_bits) FIELD(inside_bits) FIELD(box_dim) FIELD(element_strides) FIELD(lower) FIELD(upper)
 
-enum { TMA_DLPACK_OWN_TYPE = -1 };  /* the map type of the tensor's dtype */
+enum { TMA_DLPACK_OWN_TYPE = -1 };  /* use the map type of the tensor's dtype */
 enum { TMA_DLPACK_NOT_GIVEN = -1 }; /* the count of an array that was omitted */
 
 /* The options of a make_* call. Arrays are row-major, enums are the driver's values.
- * Initialize it with tma_dlpack_start_options. Entries past a count are not read. */
+ * Initialize the struct with tma_dlpack_start_options. Entries of an array past its
+ * count are not read. */
 typedef struct {
   int kind;         /* TMA_DLPACK_TILED, ..._IM2COL or ..._IM2COL_WIDE */
-  int driver_rules; /* 1: rules="driver"; 0: libcu++'s, or documented for im2col */
+  int driver_rules; /* 1: rules="driver"; 0: libcu++'s, for im2col documented rules */
   int asked_type;   /* CUtensorMapDataType, or TMA_DLPACK_OWN_TYPE */
   int interleave, swizzle, l2_promotion, oob_fill, mode, has_swizzle;
-  int box_count, elem_stride_count; /* elem_stride_count may be NOT_GIVEN: all 1 */
+  int box_count, elem_stride_count; /* elem_stride_count = TMA_DLPACK_NOT_GIVEN: all 1 */
   int lower_count, upper_count;
   uint64_t allowed; /* rows of TMA_DLPACK_ALLOWABLE that are switched off */
   int64_t channels, pixels;
@@ -158,7 +161,7 @@ static inline void tma_dlpack_start_options(TmaDlpackOptions *options, int kind)
   options->stride_count = TMA_DLPACK_NOT_GIVEN;
 }
 
-/* The rare options, each as an argument of the macro for its form. */
+/* Apply to each rare option the macro for its form. */
 #define TMA_DLPACK_RARE_OPTIONS(FLAG, INTEGER, OPTIONAL_INTEGER, INTEGERS) \
   INTEGERS(shape, shape_count) INTEGERS(strides, stride_count) INTEGER(offset) FLAG(split_inner) OPTIONAL_INTEGER(ragged)
 /* Return 1 if a call has a rare option, else 0. */
@@ -166,7 +169,7 @@ static inline int tma_dlpack_has_rare_options(const TmaDlpackOptions *o) {
   return o->shape_count != TMA_DLPACK_NOT_GIVEN || o->stride_count != TMA_DLPACK_NOT_GIVEN || o->offset != 0 || o->split_inner != 0 || o->has_ragged;
 }
 
-/* The rules, in libcu++'s order; rule i is bit i of the judge's mask. */
+/* The rules, in the order of libcu++'s checks. Bit i of a mask is rule i. */
 enum {
   TMA_DLPACK_RULE_CAPABILITY,
   TMA_DLPACK_RULE_ATOM_SWIZZLE,
@@ -285,8 +288,8 @@ static inline const char *tma_dlpack_rule_id(int rule) {
   return rule >= 0 && rule < TMA_DLPACK_RULE_COUNT ? ids[rule] : "";
 }
 
-/* Return the mask of those rules of a set that apply to a kind of map.
- * `is_driver_call` is 1 for bare arguments without a tensor. */
+/* Return the mask of the rules in a set of rules that apply to a kind of map.
+ * `is_driver_call` is 1 for a driver_encode_* call, which has no tensor. */
 static inline uint64_t tma_dlpack_rows(int kind, int rules, int is_driver_call) {
   static const uint64_t rows[3][4] = {
       {UINT64_C(0x2b7ff007fffff7), UINT64_C(0xbb7b007ffbff7), UINT64_C(0x135a00701fff7), UINT64_C(0xb34a00001b7f6)}, /* tiled */
@@ -297,10 +300,11 @@ static inline uint64_t tma_dlpack_rows(int kind, int rules, int is_driver_call) 
   return rows[kind][rules] & ~(is_driver_call ? make_only : 0);
 }
 
-/* The rows that `allow` may switch off. */
+/* The mask of the rows that `allow` may switch off. */
 #define TMA_DLPACK_ALLOWABLE UINT64_C(0x484000004000)
 
-/* A row for each CUtensorMapDataType. A map stores `element_type` and `tf32`. */
+/* A row for each CUtensorMapDataType. `element_type` and `tf32` are the values of
+ * the fields of a map with these names. */
 typedef struct {
   int element_bits, is_packed, is_padded, is_float, packed_unit, interleaves, swizzles;
   int element_type, tf32;
@@ -333,8 +337,8 @@ static inline const TmaDlpackTypeRow *tma_dlpack_type_row(int data_type) {
 
 enum { TMA_DLPACK_LAST_CODE = 17 }; /* of DLDataTypeCode */
 
-/* Return the map type of a DLPack type, as libcu++'s __get_tensor_map_data_type does,
- * or -1 without such a type. */
+/* Return the CUtensorMapDataType of a DLPack type, or -1 if there is no such type. The
+ * __get_tensor_map_data_type of libcu++ has the same cases. */
 static inline int tma_dlpack_own_type(int code, int bits, int lanes) {
   switch (code << 8 | bits) {
     case 0 << 8 | 32: return lanes == 1 ? 3 : -1; /* kDLInt */
@@ -370,7 +374,7 @@ static inline int tma_dlpack_target_has_scatter4(int major, int minor) { (void)m
 static inline int tma_dlpack_target_has_model(int major, int minor) { (void)minor; return ((major == 9) && (minor == 0)); }
 static inline int tma_dlpack_target_has_derived_layout(int major, int minor) { (void)minor; return (((major == 10) && ((minor == 0) || (minor == 3) || (minor == 7))) || ((major == 11) && (minor == 0)) || ((major == 12) && (minor <= 1))); }
 
-/* Return a named target's compute capability and shared memory of a block, in bytes. */
+/* Return {major, minor, bytes of shared memory of a block} of a target, or NULL. */
 enum { TMA_DLPACK_TARGETS = 7 };
 static inline const int *tma_dlpack_target(int number) {
   static const int targets[TMA_DLPACK_TARGETS][3] = {
@@ -385,7 +389,7 @@ static inline const int *tma_dlpack_target(int number) {
   return number >= 0 && number < TMA_DLPACK_TARGETS ? targets[number] : NULL;
 }
 
-/* First bit and width of entry 0 of each field; entry i begins i widths later. */
+/* First bit and width (in bits) of each field's entry 0; entry i is i widths later. */
 enum { TMA_DLPACK_BIT_GLOBAL_ADDRESS = 0, TMA_DLPACK_WIDTH_GLOBAL_ADDRESS = 64 };
 enum { TMA_DLPACK_BIT_IM2COL = 64, TMA_DLPACK_WIDTH_IM2COL = 1 };
 enum { TMA_DLPACK_BIT_BIT_65 = 65, TMA_DLPACK_WIDTH_BIT_65 = 1 };
@@ -409,12 +413,12 @@ enum { TMA_DLPACK_BIT_PIXELS_PER_COLUMN = 480, TMA_DLPACK_WIDTH_PIXELS_PER_COLUM
 enum { TMA_DLPACK_BIT_BOX_BYTES = 512, TMA_DLPACK_WIDTH_BOX_BYTES = 32 };
 enum { TMA_DLPACK_BIT_SWIZZLE_REPEAT_BYTES = 576, TMA_DLPACK_WIDTH_SWIZZLE_REPEAT_BYTES = 32 };
 
-/* Return a number wrapped to 32 bits, as the driver's sums wrap [measured]. */
+/* Return a number wrapped to signed 32 bits, as the driver's sums are [measured]. */
 static inline int64_t tma_dlpack_int32(int64_t n) {
   return ((n + (INT64_C(1) << 31)) & INT64_C(0xffffffff)) - (INT64_C(1) << 31);
 }
 
-/* Mark a condition that is true in ordinary calls. */
+/* Tell the compiler that a condition is true in ordinary calls. */
 #ifdef __GNUC__
 #define TMA_DLPACK_LIKELY(condition) __builtin_expect(!!(condition), 1)
 #else
@@ -422,7 +426,8 @@ static inline int64_t tma_dlpack_int32(int64_t n) {
 #endif
 
 /* Return the mask of the rows in `asked` whose predicates are false. `entries` is NULL,
- * or has a 0 for each row. A row with a loop stores the mask of its false entries. */
+ * or an array with a 0 for each row. If a predicate is evaluated for several indices,
+ * bit i of entries[row] is set if the predicate is false at index i. */
 static inline uint64_t tma_dlpack_judge_entries(const TmaDlpackDescribed *c,
                                                 uint64_t asked, uint8_t *entries) {
   uint64_t failed = 0;

@@ -3,10 +3,10 @@
 `compile` turns a CUDA kernel into PTX. `arguments` turns its arguments into bytes and memory. On
 the GPU the driver runs the kernel (`on_gpu`). The simulator translates each basic block of the PTX
 into a Python function (`program`, `emit`) and runs all threads that share a program counter at once
-(`machine`, `threads`). `memory` has loads and stores, `mbarrier` and `barriers` have barriers and
-waits, `copies` has bulk copies, and `matrix` and `tcgen05` have products of matrices. `order`
-decides which accesses are ordered. `findings`, `timeline` and `result` have the parts of the
-`KernelRun` that `run_kernel` returns.
+(`machine`, `threads`). Other files have the instructions: `memory` has loads and stores, `mbarrier`
+and `barriers` have barriers and waits, `copies` has bulk copies, and `matrix` and `tcgen05` have
+products of matrices. `order` decides which memory accesses are ordered. `findings`, `timeline` and
+`result` define the `KernelRun` that `run_kernel` returns.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from tma_dlpack.kernel.schedules import run_schedules
 
 __all__ = ["KernelRun", "run_kernel"]
 
-# Maximum number of threads of a block, and of blocks of a cluster (CUDA C++ Programming Guide,
-# compute capability 9.0). A cluster of more than 8 blocks needs the attribute for non-portable
-# cluster sizes.
+# MAX_THREADS is the maximum number of threads of a block, and MAX_CLUSTER is the maximum number of
+# blocks of a cluster (CUDA C++ Programming Guide, compute capability 9.0). If a cluster has more
+# than 8 blocks, the kernel needs the attribute for non-portable cluster sizes.
 MAX_THREADS = 1024
 MAX_CLUSTER = 16
 
@@ -58,52 +58,57 @@ def run_kernel(
     schedules: int = 2,
     max_steps: int | None = None,
 ) -> KernelRun:
-    """Run a CUDA kernel and return the findings; the default simulator needs no GPU.
+    """Run a CUDA kernel on the simulator or the GPU, and return what was found.
 
-    The kernel changes the tensors in place, as a launch does. The simulator runs the kernel several
-    times with different schedules. In the first schedule asynchronous copies, products and arrivals
-    finish as late as possible, in the second as early as possible, and in the others at random
-    moments. The simulator reports hangs, races and missing fences even if the values are right.
+    The simulator needs no GPU. It is the default if no tensor is on a GPU. The kernel changes the
+    tensors in place, as a launch does. The simulator runs the kernel several times with different
+    schedules. In the first schedule, asynchronous copies, products and arrivals finish as late as
+    possible. In the second schedule they finish as early as possible, and in further schedules at
+    random moments. The simulator reports hangs, races and missing fences even if the values are
+    correct.
 
     Parameters
     ----------
     source : str or path
         PTX, CUDA C++, or the path of a .ptx or .cu file. CUDA C++ is compiled by NVRTC or nvcc.
     name : str, optional
-        The kernel's name, as the source writes it (``"gemm<128, 64>"``) or mangled. The
+        The kernel's name, either as the source writes it (``"gemm<128, 64>"``) or mangled. The
         name may be omitted if the source has one kernel.
     grid, block : int or sequence of int
         `grid` is the number of blocks, and `block` is the number of threads of a block. Each is
         (x, y, z); a missing size is 1.
     args : sequence
-        The arguments in order. A `TensorMap` is passed by value, or as the address of its bytes if
-        the parameter is a pointer. A batch of maps is passed as the address of their bytes, and a
-        ``__dlpack__`` tensor as its address. Numbers, NumPy scalars, bytes and ctypes structures
-        are passed by value.
+        The kernel's arguments in order. A `TensorMap` is passed by value; if the parameter is a
+        pointer, the address of the map's bytes is passed. A `TensorMapBatch` is passed as the
+        address of the maps' bytes. A ``__dlpack__`` tensor is passed as the address of its first
+        element. Numbers, NumPy scalars, bytes and ctypes structures are passed by value.
     cluster : int or sequence of int, optional
         Number of blocks of a cluster, (x, y, z). The default is the size that the kernel declares,
-        else (1, 1, 1).
+        or (1, 1, 1) if the kernel declares none.
     smem_bytes : int
         Size of a block's dynamic shared memory in bytes.
     backend : {"simulator", "cuda"}, optional
-        Where to run the kernel. The default is "cuda" if a tensor or map is on a GPU, else
-        "simulator".
+        Where to run the kernel. The default is "cuda" if a tensor, or the tensor of a map, is on a
+        GPU. Otherwise the default is "simulator".
     target : Target or str, optional
-        Target to compile for. The default is the GPU of the tensors and maps, else ``"sm_90"``.
+        Target to compile for. The default on the GPU is the target of this GPU. The default on the
+        simulator is the target of the first map among the arguments, or ``"sm_90"`` without a map.
     options : sequence of str
         Options of the compiler, such as ``"-DSTAGES=3"``.
     seed : int
-        Seed of the random schedules. The same seed gives the same run.
+        Seed of the random schedules. Two calls with equal arguments and seeds run equally.
     schedules : int
-        Number of schedules that the simulator runs: first late, then early, then random schedules.
+        Number of schedules that the simulator runs: the first is late, the second is early, and all
+        further schedules are random.
     max_steps : int, optional
-        Maximum number of instructions in a run. This limit ends an endless loop. An instruction
-        counts once for each group of threads that executes it together.
+        Maximum number of instructions in one schedule. This limit ends an endless loop. If several
+        threads execute an instruction together, the instruction counts once.
 
     Returns
     -------
     KernelRun
-        ``run.ok``, ``run.findings``, ``print(run)``; `raise_if_wrong()` for tests.
+        The result has ``run.ok`` and ``run.findings``. ``print(run)`` prints a summary, and
+        ``run.raise_if_wrong()`` is for tests.
 
     Raises
     ------
@@ -168,7 +173,7 @@ def run_kernel(
 
 
 def _backend(backend: object, args: Sequence[Any]) -> str:
-    """Return "simulator" or "cuda"; the arguments decide if `backend` is None."""
+    """Return "simulator" or "cuda"; if `backend` is None, the device of `args` decides."""
     name = text_of(backend if backend is None else getattr(backend, "name", backend))
     if name in ("simulator", "cuda"):
         return name
@@ -224,8 +229,8 @@ def _header(compiled: Compiled) -> str:
 
 
 def _cluster(cluster: object, header: str, grid: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return the given size of a cluster, or the size that the kernel declares."""
-    # For example ".reqnctapercluster 2, 1, 1". PTX allows a declaration without the sizes y and z.
+    """Return the cluster size (x, y, z) of the launch: `cluster`, or the kernel's declaration."""
+    # For example ".reqnctapercluster 2, 1, 1". The sizes y and z are optional in PTX.
     declared = re.search(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", header)
     own = _three("cluster", [int(n) for n in declared.groups() if n]) if declared else None
     sizes = own or (1, 1, 1) if cluster is None else _three("cluster", cluster)

@@ -1,8 +1,8 @@
-"""Registers of wgmma accumulators, which no instruction may use before `wgmma.wait_group`.
+"""Check that no instruction uses the accumulator registers of a wgmma before `wgmma.wait_group`.
 
-Two uses are allowed before the wait: another wgmma of the same shape on the same registers, and a
-plain copy to other registers. Each basic block of PTX has a list of the steps that concern
-accumulator registers. `Flying.follow` checks this list when the block runs.
+Two uses are allowed before `wgmma.wait_group`: another wgmma of the same shape on the same
+registers, and a plain copy to other registers. `steps_of` lists, for each basic block of the PTX,
+the steps that concern accumulator registers. `Flying.follow` checks this list when the block runs.
 
 Source: PTX ISA 9.0, 9.7.15.7 (wgmma.fence, wgmma.wait_group).
 """
@@ -21,18 +21,18 @@ _WARPGROUP = 128
 
 
 class Step(NamedTuple):
-    """A step of a block: "product", "commit", "wait", "copy" or "use" of registers."""
+    """A step of a basic block; `what` is "product", "commit", "wait", "copy" or "use"."""
 
     what: str
     code: Instruction
     #: Registers that the step uses; for a copy (destination, source).
     registers: tuple[str, ...] = ()
-    #: Operand of wgmma.wait_group: number of the newest groups that may still be pending.
+    #: Operand N of wgmma.wait_group: the N newest groups may remain pending.
     number: int = 0
 
 
 def steps_of(blocks: Iterable[list[Instruction]]) -> list[tuple[Step, ...]]:
-    """Return the steps of each block of a function; without wgmma no block has a step."""
+    """Return the steps of each basic block of a function; a function without wgmma has no steps."""
     code = [list(block) for block in blocks]
     watched: set[str] = set()
     copies: dict[str, set[str]] = {}
@@ -44,7 +44,8 @@ def steps_of(blocks: Iterable[list[Instruction]]) -> list[tuple[Step, ...]]:
                 names = _REGISTER.findall(one.operands)
                 if len(names) == 2:
                     copies.setdefault(names[1], set()).add(names[0])
-    # A copy of an accumulator holds its value too, so watch copies of copies as well.
+    # A copy of an accumulator register has the same value as the accumulator. So also watch the
+    # copies, and copies of copies.
     waiting = list(watched)
     while waiting:
         new = copies.get(waiting.pop(), set()) - watched
@@ -57,13 +58,14 @@ def steps_of(blocks: Iterable[list[Instruction]]) -> list[tuple[Step, ...]]:
 
 def _steps(code: Instruction, watched: set[str]) -> Iterable[Step]:
     """Yield the steps of an instruction."""
-    # Ignore a guarded instruction, because it may do nothing. Assume that a guarded wait waits,
-    # because the check would else report correct code.
+    # Ignore a guarded instruction, because its guard may be false. But assume that a guarded
+    # wait_group waits, because correct code would be reported otherwise.
     if code.guard and not code.opcode.startswith("wgmma.wait_group"):
         return
     if code.opcode.startswith("wgmma.mma_async"):
         accumulators, *others = code.split()
-        # The product reads the other operands: registers with the matrix A, the predicate scale-d.
+        # The product reads its other operands, such as registers with the matrix A and the
+        # predicate scale-d.
         used = tuple(n for o in others for n in _REGISTER.findall(o) if n in watched)
         if used:
             yield Step("use", code, used)
@@ -83,36 +85,36 @@ def _steps(code: Instruction, watched: set[str]) -> Iterable[Step]:
 
 
 class Flying:
-    """The accumulator registers of a warpgroup whose products are still pending."""
+    """The accumulator registers of a warpgroup that pending products may still write."""
 
     groups: int
 
     def __init__(self) -> None:
-        # Number of the open group of wgmma; `wgmma.commit_group` closes the group.
+        # Number of the open group of wgmma, counted from 1. `wgmma.commit_group` closes the group.
         self.groups = 1
-        # register -> (group, accumulator registers of the product, instruction)
+        # register -> (number of the group, all accumulator registers of the product, instruction)
         self.registers: dict[str, tuple[int, tuple[str, ...], Instruction]] = {}
 
     def follow(self, g: Any, steps: tuple[Step, ...]) -> None:
         """Apply the steps of a block in order, and report uses of pending accumulators."""
         for step in steps:
             if step.what == "wait":
-                # wait_group N leaves the newest N committed groups pending; all older groups are
-                # complete.
+                # After wait_group N, all groups but the N newest committed groups are complete.
                 last = self.groups - 1 - step.number
                 kept = {r: state for r, state in self.registers.items() if state[0] > last}
                 self.registers = kept
             elif step.what == "commit":
-                # The threads of a warpgroup may execute one commit in several parts. So a commit
-                # by a part of the warpgroup counts only if the open group has products.
+                # The simulator may run one commit_group in several parts of a warpgroup. The first
+                # part closes the group. Later parts find an open group without products, which
+                # must not be closed.
                 if g.n >= _WARPGROUP or any(s[0] == self.groups for s in self.registers.values()):
                     self.groups += 1
             elif step.what == "product":
                 self._product(g, step)
             elif self.registers and step.what == "copy":
                 to, source = step.registers
-                # A register with a copy of a pending accumulator is pending, too. A register that
-                # gets another value is pending no longer.
+                # If the source is pending, the destination becomes pending, too. Otherwise the
+                # destination gets a complete value, so it is not pending any more.
                 if source in self.registers:
                     self.registers[to] = self.registers[source]
                 else:
@@ -123,7 +125,8 @@ class Flying:
                     _report(g, step.code, self.registers[early[0]][2])
 
     def _product(self, g: Any, step: Step) -> None:
-        # Products of one opcode have one shape, so they need no wait in between (PTX ISA 9.7.15.7).
+        # Two products with equal opcodes have equal shapes, so no wait is needed between them
+        # (PTX ISA 9.7.15.7).
         for name in step.registers:
             found = self.registers.get(name)
             if found is not None and found[2].opcode != step.code.opcode:

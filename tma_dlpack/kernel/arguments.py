@@ -1,8 +1,8 @@
 """Translation of a kernel's arguments into parameter bytes and memory regions.
 
 A tensor is passed as its address, and the kernel may access the tensor's whole storage. A tensor
-map is passed as its 128 bytes by value, or as the address of a copy of these bytes. The kernel may
-also access the memory of the tensor that a map describes, by copies and by pointers.
+map is passed by value as its 128 bytes, or as the address of a copy of these bytes. The kernel may
+also access the tensor that the map describes, by TMA copies and through pointers.
 
 Source: PTX ISA 9.0, section 7.1 (parameters); the CUDA C++ ABI passes structures by value.
 """
@@ -30,7 +30,7 @@ from tma_dlpack.kernel.core import (
 from tma_dlpack.kernel.memory import Region
 
 MAP_BYTES, MAP_ALIGNMENT = 128, 128
-# Type of a PTX parameter -> format letter of `struct`.
+# Type of a PTX parameter -> format letter of Python's module `struct`.
 _FLOATS = {"f16": "e", "f32": "f", "f64": "d"}
 # For example ".param .align 64 .b8 k_param_0[128]" or ".param .u64 .ptr .global .align 16 x".
 _PARAMETER = re.compile(
@@ -44,7 +44,7 @@ class Parameter(NamedTuple):
     """A parameter of a kernel, as its PTX declares it; sizes are in bytes."""
 
     name: str
-    #: PTX type such as "u64"; a structure is an array of "b8".
+    #: PTX type such as "u64"; PTX declares a structure as an array of "b8".
     type: str
     size: int
     align: int
@@ -74,11 +74,12 @@ def parameters_of(header: str) -> tuple[Parameter, ...]:
 
 
 class Bound(NamedTuple):
-    """Checked arguments as bytes of the parameter space and regions of memory."""
+    """Checked arguments: the bytes of all parameters, and the memory that the kernel may use."""
 
     parameters: bytes
     regions: list[Region]
-    #: 128 bytes of a map -> map. A handle replaces the bytes if the map's encoding is not known.
+    #: 128 bytes of a map -> map. If the encoding of the map's target is not known, the key is a
+    #: handle of 128 bytes.
     maps: dict[bytes, tma.TensorMap]
     tensors: list[TensorView]
 
@@ -93,7 +94,7 @@ class _Binder:
         self.tensors: list[TensorView] = []
 
     def tensor(self, view: TensorView, what: str) -> int:
-        """Add the storage of a host tensor; return the tensor's address."""
+        """Return a tensor's address; for the simulator, also add the tensor's storage."""
         if self.on_gpu:
             return view.address
         if not view.device.is_host:
@@ -103,7 +104,8 @@ class _Binder:
         storage = storage_of(view)
         if storage.size_bytes:
             raw = host_bytes(view, storage)
-            # Two views of one address may differ in storage size; keep the larger region.
+            # Two tensors may report the same storage address with different sizes. Keep the larger
+            # region.
             known = self.regions.get(storage.address)
             if known is None or known.size < storage.size_bytes:
                 writable = bool(raw.flags.writeable) and not view.read_only
@@ -113,7 +115,8 @@ class _Binder:
 
     def map(self, tensor_map: tma.TensorMap, what: str) -> bytes:
         """Return a map's bytes, or a handle if the encoding of its target is not known."""
-        # For a GPU return any 128 bytes, because `on_gpu` encodes the map at its device address.
+        # For a GPU these bytes are not used, because `on_gpu.launch` encodes the map again with a
+        # device address.
         if self.on_gpu:
             return bytes(MAP_BYTES)
         if tensor_map.view is not None and tensor_map.view.device.is_host:
@@ -121,14 +124,15 @@ class _Binder:
         try:
             data = bytes(tensor_map)
         except tma.TmaUnsupportedError:
-            # A handle has 128 bytes: 16 bytes of text, then the number of the map.
+            # A handle has 128 bytes: 16 bytes of text, the map's number (8 bytes), then zeros.
             data = struct.pack("<16sQ104x", b"tma_dlpack map  ", len(self.maps))
         self.maps[data] = tensor_map
         return data
 
     def buffer(self, data: bytes, what: str) -> int:
         """Copy bytes to new memory aligned to 128 bytes; return the address of the new memory."""
-        # NumPy aligns to less than 128, so allocate 128 more bytes and start at a multiple of 128.
+        # NumPy guarantees no alignment to 128 bytes. So allocate 128 more bytes, and skip the bytes
+        # before the first multiple of 128.
         raw = np.zeros(len(data) + MAP_ALIGNMENT, np.uint8)
         skip = -raw.ctypes.data % MAP_ALIGNMENT
         own = raw[skip : skip + len(data)]
@@ -140,13 +144,14 @@ class _Binder:
 def bind(parameters: Sequence[Parameter], args: Sequence[Any], *, on_gpu: bool = False) -> Bound:
     """Return the parameter bytes of a kernel and the memory of its arguments.
 
-    With `on_gpu`, only check that the arguments fit; the bytes have no meaning.
+    With `on_gpu`, `bind` only checks that the arguments fit, and the returned bytes have no
+    meaning.
 
     Raises
     ------
     TmaPreconditionError
-        If the number of arguments does not fit, or the type or size of an argument. The message
-        lists the parameters.
+        If the number of arguments differs from the number of parameters, or if the type or size of
+        an argument does not fit its parameter. The message lists the parameters.
     """
     if not isinstance(args, Sequence) or isinstance(args, str | bytes):
         found = f"args is a {type(args).__name__}"
@@ -156,7 +161,7 @@ def bind(parameters: Sequence[Parameter], args: Sequence[Any], *, on_gpu: bool =
         raise argument_error("args", found, "fit the parameters", "pass one argument for each")
     binder, data = _Binder(on_gpu), bytearray()
     for number, (parameter, value) in enumerate(zip(parameters, args, strict=True)):
-        # Parameters are laid out as the fields of a C structure, each at its alignment.
+        # Parameters are laid out like the fields of a C structure, so pad to the alignment.
         data += bytes(-len(data) % parameter.align)
         data += _bytes_of(binder, parameter, value, f"args[{number}]", parameters)
     return Bound(bytes(data), list(binder.regions.values()), binder.maps, binder.tensors)
@@ -170,8 +175,12 @@ def _listed(parameters: Sequence[Parameter]) -> str:
 def _bytes_of(
     binder: _Binder, parameter: Parameter, value: Any, what: str, all_: Sequence[Parameter]
 ) -> bytes:
-    """Return the bytes of one argument; if it does not fit, raise an error with the parameters."""
-    # PTX declares a pointer as a 64-bit integer, so every scalar of 8 bytes may be a pointer.
+    """Return the bytes of one argument.
+
+    If the argument does not fit its parameter, raise an error that lists all parameters.
+    """
+    # PTX may declare a pointer as a plain 64-bit integer. So every parameter of 8 bytes that is not
+    # a structure may be a pointer.
     is_pointer = parameter.size == 8 and not parameter.is_struct
     if isinstance(value, tma.TensorMap):
         if parameter.is_struct and parameter.size == MAP_BYTES:
@@ -183,7 +192,8 @@ def _bytes_of(
     if isinstance(value, tma.TensorMapBatch) and is_pointer:
         maps = b"".join(binder.map(one, f"{what}[{n}]") for n, one in enumerate(value))
         return struct.pack("<Q", binder.buffer(maps, f"the maps of {what}"))
-    # The argument is a number or a structure, which is passed by value, or a tensor.
+    # The argument is now a number, a structure or a tensor. Numbers and structures are passed by
+    # value.
     data = number_bytes(parameter, value)
     if data is not None:
         if len(data) != parameter.size:
@@ -195,7 +205,7 @@ def _bytes_of(
 
 
 def is_number(value: object) -> bool:
-    """Return whether an argument is a number, bytes or a C structure, so it is not a tensor."""
+    """Return whether an argument is None, a number, bytes or a C structure, thus no tensor."""
     kinds = (bool, int, float, np.generic, bytes, bytearray, *_C_TYPES)
     return value is None or isinstance(value, kinds)
 
@@ -204,13 +214,17 @@ _C_TYPES = (ctypes.Structure, ctypes.Union, ctypes.Array, ctypes._SimpleCData)
 
 
 def number_bytes(parameter: Parameter, value: Any) -> bytes | None:
-    """Return the bytes of a number or structure; None for a tensor or a number out of range."""
+    """Return the bytes of a number or structure.
+
+    Return None if the argument is a tensor, or an integer that the parameter cannot represent.
+    """
     is_integer = value is None or isinstance(value, bool | int | np.integer | np.bool_)
     letter = _FLOATS.get(parameter.type)
     if letter and (is_integer or isinstance(value, float | np.floating)):
         return struct.pack(f"<{letter}", float(value or 0))
     if is_integer:
-        # Many PTX types, such as "b32", have no sign, so accept the signed and the unsigned range.
+        # PTX types such as "b32" do not say whether the number is signed, so accept -2**(bits - 1)
+        # to 2**bits - 1.
         number, bits = int(value or 0), 8 * parameter.size
         if parameter.size > 8 or not -(1 << (bits - 1)) <= number < 1 << bits:
             return None

@@ -35,18 +35,18 @@ _MAP = "tensormap"
 class Meeting:
     """A barrier of threads: a named barrier of a block (bar.sync), or the barrier of a cluster.
 
-    A barrier is used again and again. A generation is one use, which ends when all threads have
-    arrived.
+    Threads can use a barrier any number of times. A generation is one use of the barrier. It ends
+    when all expected threads have arrived.
     """
 
     arrived: int = 0
-    #: Number of generations that are complete.
+    #: Number of complete generations, which is also the number of the open generation.
     generation: int = 0
-    #: Clocks that the threads of the open generation published.
+    #: Clocks of `Order` that threads published when they arrived in the open generation.
     arriving: Clocks | None = None
-    #: Clocks that the threads of all complete generations published.
+    #: Clocks of `Order` that threads published when they arrived in all complete generations.
     ended: Clocks | None = None
-    #: For bar.red: generation -> predicate of every thread that arrived.
+    #: For bar.red: number of the generation -> predicates of the threads that arrived in it.
     values: dict[int, list[int]] = field(default_factory=dict)
 
     def complete_if(self, expected: int) -> None:
@@ -61,13 +61,13 @@ class Meeting:
 class Groups:
     """Groups of asynchronous operations of one thread, warp or warpgroup."""
 
-    #: Operations that no commit_group follows yet.
+    #: Operations of the open group, which no commit_group has committed yet.
     open: list[Any] = field(default_factory=list)
     #: Committed groups, oldest first.
     committed: list[list[Any]] = field(default_factory=list)
-    #: Kind of access -> number of the agent in `Order`.
+    #: Kind of access, such as "store_read" -> number of the agent in `Order`.
     agents: dict[str, int] = field(default_factory=dict)
-    #: Number of groups, from the oldest on, that a wait_group has covered.
+    #: Number of the oldest groups that wait_group instructions have covered.
     waited: int = 0
 
     @property
@@ -81,7 +81,7 @@ class Groups:
         self.open = []
 
     def agent(self, order: Any, kind: str, block: Any, name: str) -> int:
-        """Return the agent in `Order` for a kind of access ("store_read") by these operations."""
+        """Return the agent in `Order` for one kind of access by these operations; add it if new."""
         if kind not in self.agents:
             self.agents[kind] = order.add_agent(kind, block, name)
         return self.agents[kind]
@@ -91,27 +91,29 @@ class BlockSync:
     """The barriers and groups of a block."""
 
     def __init__(self) -> None:
-        # Offset in shared memory -> mbarrier; id -> named barrier.
+        # `barriers`: offset in shared memory -> mbarrier. `named`: number -> named barrier.
         self.barriers: dict[int, Barrier] = {}
         self.named: dict[int, Meeting] = defaultdict(Meeting)
-        # Thread -> bulk stores; warp -> cp.async; warpgroup -> wgmma.
+        # `bulk` has the bulk stores of each thread, `cp_async` the cp.async of each warp, and
+        # `wgmma` the wgmma of each warpgroup.
         self.bulk: dict[int, Groups] = defaultdict(Groups)
         self.cp_async: dict[int, Groups] = defaultdict(Groups)
         self.wgmma: dict[int, Groups] = defaultdict(Groups)
-        #: Slot in `Order` of a warp of another block -> the warp's last access to the shared memory
-        #: of this block, as (clock, block of the warp, instruction, thread).
+        #: Slot in `Order` of a warp of another block -> the last access of this warp to the shared
+        #: memory of `self`'s block, as (clock, block of the warp, instruction, thread).
         self.remote: dict[int, tuple[int, Any, Any, int]] = {}
-        # Warpgroup -> accumulators with a pending product.
+        # Number of a warpgroup -> its accumulator registers with a pending product.
         self.accumulators: dict[int, Flying] = defaultdict(Flying)
-        # Thread -> generation of the cluster's barrier at its last arrival.
+        # Thread -> generation of the cluster's barrier in which the thread last arrived.
         self.cluster_generation: dict[int, int] = {}
 
 
 def end_of_block(block: Any) -> None:
-    """Report asynchronous and remote accesses that may reach the memory of a block after its end.
+    """Report accesses to a block's shared memory that may happen after the block has ended.
 
-    Warn if a bulk store may still read the block's shared memory. Report loads into the block, and
-    accesses by other blocks, that no warp of the block knows to be complete.
+    A bulk store is reported if no wait_group covers it, because the store may still read the shared
+    memory. A load into the block, or an access by another block, is reported if no warp of the
+    ended block knows that it is complete.
     """
     for lane, groups in block.sync.bulk.items():
         left = [store for group in groups.committed[groups.waited :] for store in group]
@@ -170,8 +172,7 @@ def _bar(code: Instruction) -> Operation | None:
             meeting = g.block.sync.named[name]
             count = of_lane(rest[0], at[0]) if rest else 0
             lanes = g.lanes[at]
-            # Read the generation before the arrival, because the arrival may complete the
-            # generation.
+            # Read the generation first, because the arrival may complete it.
             generation = meeting.generation
             _arrive(g, meeting, lanes, count)
             if values is not None:
@@ -202,8 +203,8 @@ def _reduced(g: Any, mask: BoolArray | None, number: Any, reduction: str) -> Any
 
 def _arrive(g: Any, meeting: Meeting, lanes: IntArray, count: int) -> None:
     """Count the arrival of threads at a barrier."""
-    # A barrier with a thread count counts every warp as 32 threads, even an incomplete last warp
-    # (PTX ISA).
+    # If bar.sync has a thread count, each warp counts as 32 threads (PTX ISA). This includes the
+    # last warp of a block, which may have fewer threads.
     warps = np.unique(lanes // _WARP)
     last = g.block.threads % _WARP
     short = count and last and warps[-1] == g.block.threads // _WARP
@@ -221,7 +222,7 @@ def _wait(
 
     def ready() -> bool:
         if meeting.generation == generation and not count:
-            # Without a thread count, the barrier does not wait for threads that have ended.
+            # Without a thread count, the barrier expects all live threads of the block.
             meeting.complete_if(_live_threads(block))
         if meeting.generation == generation:
             return False
@@ -254,8 +255,8 @@ def _cluster_arrive(code: Instruction) -> Operation:
         if not len(lanes):
             return
         cluster, order = g.block.cluster, g.machine.order
-        # The arrival is a release at cluster scope, so the block's earlier arrivals at mbarriers of
-        # other blocks happen before it.
+        # The arrival is a release at cluster scope. So pending arrivals of this block at mbarriers
+        # of other blocks must happen first.
         happen_before(g.block)
         meeting: Meeting = cluster.meeting
         for lane in lanes.tolist():
@@ -279,7 +280,7 @@ def _cluster_wait(code: Instruction) -> Operation:
         cluster, machine = g.block.cluster, g.machine
         meeting: Meeting = cluster.meeting
         arrived = g.block.sync.cluster_generation
-        # A thread that has not arrived waits for the current generation.
+        # A thread that executes wait without a previous arrive waits for the open generation.
         generation = max(arrived.get(lane, meeting.generation) for lane in lanes.tolist())
         slots = machine.order.slots_at(g.block, lanes) if machine.order is not None else None
 
@@ -353,8 +354,8 @@ def _bulk_commit(code: Instruction) -> Operation:
 @operation("cp.async.bulk.wait_group")
 def _bulk_wait(code: Instruction) -> Operation:
     reads = ".read" in code.opcode
-    # wait_group.read waits until the stores have read their sources. wait_group also waits until
-    # the stores have written global memory.
+    # wait_group.read waits until the stores have read shared memory. wait_group without .read also
+    # waits until the stores have written global memory.
     kinds = ("store_read",) if reads else ("store_read", "store_write")
 
     def run(g: Any, mask: BoolArray | None, most: Any) -> None:
@@ -387,12 +388,15 @@ def _bulk_wait(code: Instruction) -> Operation:
 
 
 def _all_but(groups: Groups, most: Any) -> int:
-    """Return the number of groups, from the oldest on, that a wait with operand `most` covers."""
+    """Return how many of the oldest groups must complete, so that at most `most` groups remain."""
     return max(0, len(groups.committed) - int(np.max(most)))
 
 
 def _stores(groups: Groups, last: int) -> list[Any]:
-    """Return the bulk stores of the first `last` groups; clear these groups if all are complete."""
+    """Return the bulk stores of the first `last` groups.
+
+    If all these stores are complete, also empty these groups, so that they are not checked again.
+    """
     found = [store for group in groups.committed[:last] for store in group]
     if all(store.has_written for store in found):
         for group in groups.committed[:last]:
@@ -440,7 +444,10 @@ def _commit_wait(code: Instruction) -> Operation:
 
 
 def _copies(groups: Groups, last: int) -> list[Any]:
-    """Return the cp.async of the first `last` groups; clear these groups if all are complete."""
+    """Return the cp.async operations of the first `last` groups.
+
+    If all these operations are complete, also empty these groups.
+    """
     found = [copy for group in groups.committed[:last] for copy in group]
     if all(copy.happened for copy in found):
         for group in groups.committed[:last]:
@@ -458,7 +465,7 @@ def _warps(g: Any, mask: BoolArray | None) -> list[int]:
 
 
 def _warpgroups(g: Any, mask: BoolArray | None) -> list[tuple[IntArray, Groups]]:
-    """Return (executing threads, groups of wgmma) of each warpgroup that executes."""
+    """Return (executing threads, groups of wgmma) for each warpgroup with an executing thread."""
     lanes = g.lanes if mask is None else g.lanes[mask]
     numbers = lanes // _WARPGROUP
     return [(lanes[numbers == n], g.block.sync.wgmma[n]) for n in np.unique(numbers).tolist()]
@@ -487,12 +494,12 @@ def _wgmma_wait(code: Instruction) -> Operation:
 
 @operation("wgmma.fence")
 def _wgmma_fence(code: Instruction) -> Operation:
-    """Do nothing, because wgmma.fence orders register accesses and these run in order here."""
+    """Do nothing: wgmma.fence orders accesses to registers, which the simulator runs in order."""
     return Operation(lambda g, mask: None, needs_warp=True)
 
 
 class _ArrivalAfterCopies(Pending):
-    """Arrival of cp.async.mbarrier.arrive, which happens after the thread's earlier cp.async."""
+    """Arrival of cp.async.mbarrier.arrive, which waits for earlier cp.async of the same threads."""
 
     def __init__(
         self, g: Any, barrier: Barrier, lanes: IntArray, clocks: Clocks | None, after: list[Any]
@@ -508,8 +515,8 @@ class _ArrivalAfterCopies(Pending):
 
 @operation("cp.async.mbarrier.arrive")
 def _copies_arrive(code: Instruction) -> Operation:
-    # The count of mbarrier.init includes the arrival only with .noinc. Without .noinc the
-    # instruction first adds 1 to the pending count.
+    # With .noinc, the count of mbarrier.init must include this arrival. Without .noinc, the
+    # instruction itself adds 1 to the pending count before the arrival.
     is_counted = ".noinc" in code.opcode
 
     def run(g: Any, mask: BoolArray | None, address: Any) -> None:
@@ -535,5 +542,5 @@ def _copies_arrive(code: Instruction) -> Operation:
 
 @operation("griddepcontrol")
 def _griddepcontrol(code: Instruction) -> Operation:
-    """Do nothing, because a run has one kernel, so griddepcontrol waits for no earlier kernel."""
+    """Do nothing, because a run has one kernel, so there is no earlier kernel to wait for."""
     return Operation(lambda g, mask: None)

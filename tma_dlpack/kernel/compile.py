@@ -21,15 +21,15 @@ from tma_dlpack.kernel.core import argument_error, driver, nvrtc_bindings, shown
 _NVCC_SECONDS = 600
 _CUDA_FILES = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c")
 _MAX_SOURCE_BYTES = 96 << 20
-# Maximum number of lines of a compiler's log in a message.
+# Number of lines of a compiler's log that an error message repeats.
 _LOG_LINES = 20
 # For example ".visible .entry _Z4gemm14CUtensorMap_st" and ".target sm_90a".
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$]+)", re.MULTILINE)
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
 _MISSING_HEADER = re.compile(r"(?:could not|cannot) open source file")
-# File name in messages and line tables if the source is a text, not a file.
+# File name that compiler messages and line tables use if the source is a text, not a file.
 _TEXT = "kernel.cu"
-# Options that only NVRTC has. They describe the default behaviour of nvcc, so nvcc needs none.
+# Options that only NVRTC has. nvcc always behaves as with these options.
 _NVRTC_ONLY = frozenset(("device-int128", "default-device"))
 _GLOBAL = re.compile(r"\b__global__\b")
 
@@ -48,19 +48,20 @@ class Compiled(NamedTuple):
 def compile_kernel(
     source: object, name: str | None, options: Sequence[str], target: str
 ) -> Compiled:
-    """Return the PTX of a source, and the kernel's name.
+    """Return the PTX of a source with the mangled name of the requested kernel.
 
     Parameters
     ----------
     source : str or path
         PTX or CUDA C++, or the path of a file with PTX or CUDA C++.
     name : str or None
-        The kernel's name, as the source writes it or mangled. It may be None if the source has one
-        kernel.
+        The kernel's name, either as the source writes it or mangled. The name may be None if the
+        source has one kernel.
     options : sequence of str
         Options of the compiler.
     target : str
-        Target such as ``"sm_90"``. The compiler gets its architecture-specific form, ``sm_90a``.
+        Target such as ``"sm_90"``. The source is compiled for the architecture-specific form of the
+        target, such as ``sm_90a``.
 
     Raises
     ------
@@ -88,7 +89,7 @@ def _is_ptx(text: str) -> bool:
 
 def _read(source: object) -> tuple[str, str, Path | None]:
     """Return (text of the source, its name in messages, path of the file or None)."""
-    # A path has neither a line break nor a brace; a kernel has both.
+    # A kernel has line breaks or braces, and a path has neither.
     if isinstance(source, str) and ("\n" in source or "{" in source):
         return source, "the source", None
     if not isinstance(source, str | os.PathLike):
@@ -166,9 +167,12 @@ def base_name(kernel: str) -> str:
 
 
 def _parts(kernel: str) -> tuple[list[str], str]:
-    """Return the namespaces and the name in a mangled name, outermost first, and the rest of it."""
-    # In the Itanium ABI each part follows its length: "_ZN4gemm6kernelILi128EEEv" has the parts
-    # "gemm" and "kernel".
+    """Return (parts, rest) of a mangled name.
+
+    The parts are the namespaces, outermost first, then the kernel's name.
+    """
+    # The Itanium ABI writes the length before each part: "_ZN4gemm6kernelILi128EEEv" has the parts
+    # "gemm" and "kernel", and the rest "ILi128EEEv".
     rest = kernel[2:] if kernel.startswith("_Z") else ""
     rest = rest.removeprefix("N")
     parts = []
@@ -180,7 +184,10 @@ def _parts(kernel: str) -> tuple[list[str], str]:
 
 
 def _fits(kernel: str, name: str) -> bool:
-    """Return whether a mangled name has the parts and the template numbers of a C++ name."""
+    """Return whether a mangled name `kernel` can belong to the C++ name `name`.
+
+    Compare the namespaces, the kernel's name, and the numbers among the template arguments.
+    """
     head, _, arguments = name.partition("<")
     parts, rest = _parts(kernel)
     wanted = [part.strip() for part in head.split("::") if part.strip()]
@@ -188,13 +195,13 @@ def _fits(kernel: str, name: str) -> bool:
         return kernel == head.strip()
     if parts[-len(wanted) :] != wanted:
         return False
-    # Numbers among the template arguments: "gemm<128, true>" has "128" and "true", "f<uint8_t>" has
-    # no number.
+    # "true" and "false" count as numbers: "gemm<128, true>" has "128" and "true", but
+    # "f<uint8_t>" has no number.
     numbers = re.findall(r"(?<![\w.])(?:true|false|-?\d+)\b", arguments)
     if not numbers:
         return not arguments or rest.startswith("I")
-    # The ABI writes -1 as "n1", and 128 of type int as "Li128E". An enumerator has a longer type
-    # than the "i" of int.
+    # The ABI writes -1 as "n1", and the int 128 as "Li128E". The letter "i" is the type int. For an
+    # enumerator, the name of the enum is in place of this letter.
     codes = {"true": "1", "false": "0"}
     mangled = ["n" + n[1:] if n.startswith("-") else codes.get(n, n) for n in numbers]
     found = re.findall(r"L(?:[a-z]|N?[\w]+?E)(n?\d+)E", rest) or re.findall(r"(n?\d+)E", rest)
@@ -214,12 +221,12 @@ def _compiled(
     target: str,
     is_file: bool,
 ) -> tuple[str, dict[str, str]]:
-    """Return (PTX, mangled names of name expressions).
+    """Return (PTX, name expression -> mangled name).
 
-    NVRTC compiles the source. nvcc compiles it if there is no NVRTC, or if NVRTC fails on a file or
-    on a missing header, because such a source may have host code.
+    NVRTC is tried first. nvcc is the second choice if NVRTC is missing, or if NVRTC refuses a .cu
+    file or does not find a header, because such a source may have host code.
     """
-    # An architecture among the options replaces the architecture of the target.
+    # If the options have an architecture, it replaces the architecture of `target`.
     arch = next(
         (o.partition("=")[2] for o in options if o.startswith(("-arch=", "--gpu-arch"))), ""
     )
@@ -256,7 +263,7 @@ def _not_compiled(label: str, compiler: str, log: str) -> Exception:
 
 
 def _include_folders() -> list[str]:
-    """Return the folders with CUDA's headers: a toolkit's, and those of NVIDIA's PyPI packages."""
+    """Return the folders with headers of this package, of a CUDA toolkit and of PyPI packages."""
     folders = [tma.get_include()]
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
     folders += [str(path) for path in (Path(home) / "include",) if path.is_dir()]
@@ -287,8 +294,8 @@ def _by_nvrtc(
     expressions = [name] if name and not name.startswith("_Z") else []
     for expression in expressions:
         nvrtc.nvrtcAddNameExpression(program, expression.encode())
-    # -default-device compiles functions without __device__ for the device. -lineinfo writes the
-    # lines of the source into the PTX, so that findings can name them.
+    # With -default-device, functions without __device__ are compiled for the device. -lineinfo adds
+    # line numbers of the source to the PTX, so that findings can name these lines.
     own = [f"--gpu-architecture={arch}", "-default-device", "-lineinfo"]
     if not any("std=" in option for option in options):
         own.append("--std=c++17")
@@ -306,8 +313,8 @@ def _by_nvrtc(
             lowered[expression] = mangled.decode()
     ptx = _output(nvrtc, program, "PTX")
     nvrtc.nvrtcDestroyProgram(program)
-    # NVRTC writes the current folder before the file name of a text. Remove the folder, so that the
-    # PTX does not depend on it.
+    # If the source is a text, NVRTC writes the current folder before the file name. Remove this
+    # folder, so that the PTX does not depend on the current folder.
     if not folder:
         ptx = ptx.replace(f'"{Path.cwd() / _TEXT}"', f'"{_TEXT}"')
     return ptx, lowered, log
@@ -329,8 +336,8 @@ def _by_nvcc(
     options: tuple[str, ...],
     arch: str,
 ) -> tuple[str, dict[str, str]]:
-    """Return (PTX, {}) from nvcc, which reports no mangled names."""
-    # nvcc compiles a template instance if the source takes the address of this instance.
+    """Return (PTX, {}) from nvcc; the dictionary is empty because nvcc reports no mangled names."""
+    # nvcc compiles a template instance only if the source uses it, for example by its address.
     if name and "<" in name:
         text += f"\nstatic auto* tma_dlpack_instance = &{name};\n"
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_kernel_") as scratch:
@@ -353,7 +360,7 @@ def _by_nvcc(
             )
         except subprocess.TimeoutExpired as late:
             raise tma.TmaUnsupportedError(f"nvcc took more than {_NVCC_SECONDS} s") from late
-        # Messages and line tables of nvcc have the name of the scratch file. Replace this name with
+        # nvcc writes the name of the scratch file into messages and line tables. Replace it with
         # the name of the user's source.
         named = label if folder else _TEXT
         if done.returncode or not out.is_file():

@@ -1,13 +1,13 @@
 """Instructions that copy asynchronously, and instructions that change tensor maps.
 
-A bulk copy moves a tile that a tensor map describes, or a line of bytes. A load writes pieces of 16
-bytes, and the barrier counts the bytes of each piece. The simulator writes all pieces at once,
-unless a phase of the barrier ends between two of them. A bulk store has two events: it reads its
-source, and later it writes global memory. The simulator of `tma_dlpack.copies` copies the tiles and
-refuses the copies that the hardware refuses.
+A bulk copy moves a tile that a tensor map describes, or a contiguous range of bytes. A load writes
+pieces of 16 bytes, and the mbarrier counts the bytes of each piece. The simulator writes all pieces
+at once, unless a phase of the mbarrier ends between two pieces. A bulk store has two events: first
+it reads shared memory, later it writes global memory. `tma_dlpack.copies.simulator` copies the
+tiles, and refuses the copies that the hardware refuses.
 
-Source: PTX ISA 9.0, 9.7.9.25 and 9.7.9.27. The conditions in which a copy ends a kernel are
-measured (H200, driver 580.159.04, 2026-11-22).
+Source: PTX ISA 9.0, 9.7.9.25 and 9.7.9.27. It was measured which copies end a kernel with an error
+(H200, driver 580.159.04, 2026-11-22).
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from tma_dlpack.kernel.pending import Pending
 from tma_dlpack.ptx.parse import Instruction
 
 Bytes = npt.NDArray[np.uint8]
-# Bytes of a piece of a bulk copy; threads of a warp.
+# CHUNK is the size in bytes of a piece of a bulk copy. _WARP is the number of threads of a warp.
 CHUNK, _WARP = 16, 32
 # Alignment in bytes that the hardware requires of a map's address.
 _MAP_ALIGNMENT = 64
 
-#: Rule of `tma_dlpack.copies` -> (rule of the finding, fix).
+#: Rule by which `tma_dlpack.copies` refuses a copy -> (rule of the finding, text of the fix).
 _FAULTS: Final = {
     copy: (rule, fix)
     for copy, rule, fix in rows("""
@@ -75,7 +75,7 @@ COPY_ADDRESS | MAP_ADDRESS | encode with an aligned address
 
 
 class Form(NamedTuple):
-    """A form of tensor copy, read from the opcode."""
+    """The form of a tensor copy, as its opcode names it."""
 
     rank: int
     #: "tile", "im2col", "im2col_w", "gather4" or "scatter4".
@@ -111,12 +111,15 @@ class _One:
         self.block, self.machine, self.order = g.block, g.machine, g.machine.order
 
     def find(self, address: int) -> tuple[int, Bytes, str] | None:
-        """Return (first address, bytes, name) of the region with an address, for `RawCopy`."""
+        """Return (first address, bytes, name) of the memory region that contains `address`.
+
+        `RawCopy` calls this function. The result is None if no region contains `address`.
+        """
         region = self.machine.memory.region_of(address)
         return None if region is None else (region.first, region.raw, region.name)
 
     def fail(self, rule: str, message: str, fix: str) -> NoReturn:
-        """Report a mistake that ends a kernel on hardware, and end the run."""
+        """Report a mistake that would end the kernel on hardware, and end the simulator's run."""
         self.machine.fault(self.g, rule, message, fix, lanes=self.lanes)
         raise AssertionError
 
@@ -167,7 +170,8 @@ def _map_at(one: _One, address: int) -> tma.TensorMap:
     if one.order is not None and space == "global":
         region = memory.region_of(address)
         one.order.use_map(one.g, int(one.lanes[0]), region, address - region.first, address)
-    # `maps` has the maps of the arguments by their bytes. Decode other bytes once and add them.
+    # At the start, `machine.maps` has the maps among the kernel's arguments, by their bytes. If the
+    # kernel has changed a map, decode the new bytes and add the result to `machine.maps`.
     found: tma.TensorMap | None = one.machine.maps.get(data)
     if found is None:
         try:
@@ -215,7 +219,7 @@ def _copy(
     one: _One, address: int, mode: str, coords: tuple[int, ...], form: Form, smem: int,
     info: Any = None,
 ) -> RawCopy:  # fmt: skip
-    """Return the copy after all checks; `coords` are innermost first."""
+    """Return the copy of a map at `address`, after all checks; `coords` are innermost first."""
     tensor_map = _map_at(one, address)
     _check_form(one, tensor_map, form)
     offsets = None
@@ -234,7 +238,8 @@ def _note_windows(
 ) -> None:  # fmt: skip
     """Check with `Order` that a copy may access its tile in global memory, and record the access.
 
-    `agent` and `clock` identify the copy in `Order`. `known` are the clocks that the issuer knows.
+    `agent` and `clock` identify the copy in `Order`. `known` are the clocks that the thread which
+    issued the copy knows.
     """
     try:
         windows = copy.windows()
@@ -244,7 +249,8 @@ def _note_windows(
         return
     note = one.order.async_write if write else one.order.async_read
     region = one.machine.memory.region_of(copy.first)
-    # A window is a set of rows: their offsets in the region, and the width of a row in bytes.
+    # `begins` are the offsets of the tile's rows in the region, and `width` is the number of bytes
+    # of each row.
     for begins, width in windows:
         units = one.order.units(region, begins, width)
         note(one.g, one.lanes, region, units, agent, clock, known=known, **more)
@@ -256,8 +262,8 @@ def _note_windows(
 class _Load(Pending):
     """A load into one block.
 
-    `fetch` returns the bytes as an array (pieces, 16). `chunks` are the offsets of these pieces in
-    shared memory, in units of 16 bytes.
+    `fetch` returns the loaded bytes as an array (pieces, 16). `chunks` has the offset of each piece
+    in shared memory, in units of 16 bytes.
     """
 
     def __init__(
@@ -279,20 +285,21 @@ class _Load(Pending):
         barrier, total = self.barrier, len(self.chunks) * CHUNK
         now = total
         if barrier.pending == 0 and 0 < barrier.bytes < total and barrier.bytes % CHUNK == 0:
-            # The barrier waits for fewer bytes than the load has left, so the phase ends between
-            # two pieces.
+            # The phase of the barrier needs fewer bytes than the load still has to write. So write
+            # only these bytes now: the phase ends between two pieces.
             now = barrier.bytes
         data = self._fetch()
         here, self.chunks = self.chunks[: now // CHUNK], self.chunks[now // CHUNK :]
         self._land(here, data[: len(here)])
         order = self.machine.order
-        # The clock of the load's agent is the number of the phase. `Order` expected the phase at
-        # issue; correct the clock of these pieces if they complete in a later phase.
+        # The clock of a load is the number of the phase that its bytes complete. At issue `Order`
+        # got the phase that was open then. Correct the clock of these pieces if they arrive in a
+        # later phase.
         if order is not None and barrier.phase + 1 != self.clock:
             order.restamp(self.block, here * CHUNK, barrier.load_agent(), barrier.phase + 1)
         barrier.transact(now, self.known)
         if now < total:
-            # The other pieces stay pending. Keep their bytes, because the load reads its source
+            # The remaining pieces stay pending. Keep their bytes, because a load reads its source
             # only once.
             rest = data[len(here) :]
             self._fetch = lambda: rest
@@ -302,7 +309,7 @@ class _Load(Pending):
 
     def _land(self, chunks: IntArray, data: Bytes) -> None:
         smem = self.block.smem
-        # `view` shares the bytes of shared memory, so the assignment changes shared memory.
+        # `view` is a NumPy view, so the assignment writes to `smem`.
         view = smem[: len(smem) // CHUNK * CHUNK].reshape(-1, CHUNK)
         view[chunks] = data
 
@@ -314,8 +321,8 @@ def _load(
 ) -> None:  # fmt: skip
     """Issue a load into each block of `places`.
 
-    `chunks` are offsets in shared memory in units of 16 bytes. `fetch` returns the loaded bytes,
-    and `note_read` checks the read of the source with `Order`.
+    `chunks` has the offset of each piece in shared memory, in units of 16 bytes. `fetch` returns
+    the loaded bytes. `note_read` records the read of the source in `Order`.
     """
     order = one.order
     known = order.issue(one.g, one.lanes) if order is not None else None
@@ -329,7 +336,7 @@ def _load(
             order.async_write(
                 one.g, one.lanes, block, units, agent, clock, known=known, atomic=atomic
             )
-        # A multicast reads its source once, for all blocks.
+        # A multicast reads its source only once, so record the read for the first block only.
         if not number:
             note_read(agent, clock, known)
         one.machine.add(_Load(one, what, block, chunks, barrier, fetch, known))
@@ -338,9 +345,10 @@ def _load(
 def _places(
     one: _One, destination: int, barrier: int, blocks: int | None
 ) -> list[tuple[Any, Barrier]]:
-    """Return the destination blocks of a load, each with the barrier that counts the bytes.
+    """Return (destination block, barrier that counts the bytes) for each destination of a load.
 
-    `blocks` is the multicast mask with one bit for each rank, or None without multicast.
+    `blocks` is the multicast mask, or None without multicast. Bit n of the mask selects the block
+    with rank n in the cluster.
     """
     there = one.block.cluster.blocks
     if blocks is None:
@@ -354,7 +362,8 @@ def _places(
             f"block {absent[0]} is not there",
             "launch with a cluster that has the blocks, or clear their bits",
         )
-    # Multicast uses the same offset in every block, for the tile and for the barrier (PTX ISA).
+    # Multicast writes the tile at one offset in every block, and uses the barrier at one offset in
+    # every block (PTX ISA).
     _, offset = place_of(one.g, barrier, one.lanes)
     return [
         (block, barrier_at(one.g, n << RANK_SHIFT | offset, one.lanes))
@@ -405,7 +414,8 @@ def _tensor(code: Instruction) -> Operation:
 def _load_tile(
     one: _One, form: Form, destination: Any, source: Any, barrier: Any, *rest: Any
 ) -> None:
-    # The operands after the barrier are optional: im2col offsets, multicast mask, cache policy.
+    # After the barrier follow up to three optional operands, in this order: im2col offsets,
+    # multicast mask, cache policy.
     operands = list(rest)
     has_info = form.mode.startswith("im2col") and operands
     info = operands.pop(0) if has_info and isinstance(operands[0], tuple) else None
@@ -413,7 +423,8 @@ def _load_tile(
     to = of_lane(destination, one.at)
     _, offset = place_of(one.g, to, one.lanes)
     coords = _coords(one, source[1])
-    # The load writes the whole box (`copy.smem_bytes`), with zeros for elements out of bounds.
+    # A load always writes the whole box (`copy.smem_bytes`), because it fills elements that are out
+    # of bounds.
     mode = "gather4" if form.mode == "gather4" else "load"
     copy = _copy(one, of_lane(source[0], one.at), mode, coords, form, offset, info)
     places = _places(one, to, of_lane(barrier, one.at), blocks)
@@ -430,13 +441,13 @@ def _load_tile(
 def _store_tile(one: _One, form: Form, target: Any, source: Any) -> None:
     block, offset = place_of(one.g, of_lane(source, one.at), one.lanes)
     coords = _coords(one, target[1])
-    # `RawCopy` names a reduction by its operation, such as "add".
+    # For a reduction, the mode of `RawCopy` is the operation, such as "add".
     mode = form.reduction or ("scatter4" if form.mode == "scatter4" else "store")
     copy = _copy(one, of_lane(target[0], one.at), mode, coords, form, offset)
     _check_inside(one, block, offset, copy.smem_bytes, "tile")
 
-    # Return the bytes of global memory after this store. `Order.async_write` compares these bytes
-    # with the bytes before the store.
+    # Return the bytes that global memory will have after this store. `Order.async_write` compares
+    # them with the present bytes.
     def after() -> Bytes:
         settle_stores(one.machine)
         return copy.stored(block.smem[offset : offset + copy.smem_bytes])
@@ -490,7 +501,7 @@ class _StoreWrite(Pending):
 
 
 def settle_stores(machine: Any) -> None:
-    """Complete all pending bulk stores, which the PTX memory model allows at any time."""
+    """Complete all pending bulk stores; the PTX memory model allows this at any time."""
     for pending in [p for p in machine.pending if isinstance(p, _StoreRead | _StoreWrite)]:
         machine.pending.remove(pending)
         pending.happen()
@@ -501,17 +512,17 @@ def _store(
     one: _One, what: str, offset: int, size_bytes: int, write: Callable[[Bytes], None],
     note_write: Callable[[int, int, Clocks | None], None], quiet: bool = False,
 ) -> None:  # fmt: skip
-    """Issue a bulk store and add it to the open bulk group of the thread.
+    """Issue a bulk store, and add it to the open bulk group of the thread.
 
-    The source is the `size_bytes` bytes of shared memory from `offset` on.
+    The store reads `size_bytes` bytes of shared memory, beginning at `offset`.
     """
     groups = one.block.sync.bulk[int(one.lanes[0])]
     order, agent, known = one.order, 0, None
     if order is not None:
         known = order.issue(one.g, one.lanes)
         name = f"bulk stores of thread {one.lanes[0]}"
-        # wait_group.read waits for the reads only, so the reads and the writes of a store have
-        # different agents.
+        # wait_group.read waits only until the stores have read their sources. So `Order` needs one
+        # agent for the reads of stores and another agent for the writes.
         reads = groups.agent(order, "store_read", one.block, name)
         agent = groups.agent(order, "store_write", one.block, name)
         where = offset, offset + size_bytes
@@ -540,7 +551,7 @@ def _check_line(one: _One, smem: int, other: int, size_bytes: int) -> None:
 
 
 def _region(one: _One, address: int, size_bytes: int) -> Any:
-    """Return the region of a 1-D copy; end the run if no region has all bytes of the copy."""
+    """Return the memory region of a 1-D copy; end the run if a byte of the copy is outside."""
     region = one.machine.memory.region_of(address)
     if region is None or address - region.first + size_bytes > len(region.raw):
         one.fail(
@@ -555,16 +566,16 @@ def _region(one: _One, address: int, size_bytes: int) -> Any:
 @operation("cp.async.bulk", "cp.reduce.async.bulk")
 def _bulk(code: Instruction) -> Operation:
     words = code.opcode.split(".")
-    # State spaces of destination and source: ["shared", "global"] is a load, ["global", "shared"]
-    # is a store, and ["shared", "shared"] is a copy to another block.
+    # `spaces` is [destination, source]. ["shared", "global"] is a load, ["global", "shared"] is a
+    # store, and ["shared", "shared"] is a copy to another block of the cluster.
     spaces = [word.partition("::")[0] for word in words if word.startswith(("shared", "global"))]
     op = next((word for word in words if word in _REDUCTIONS), "")
     has_blocks, has_mask = "multicast::cluster" in words, "cp_mask" in words
 
     def load(g: Any, mask: BoolArray | None, *operands: Any) -> None:
         for one in _each_thread(g, mask):
-            # The operands of a load are destination, source, size, barrier, then optionally a
-            # multicast mask and a cache policy, which has no effect here.
+            # The operands of a load are destination, source, size and barrier. An optional
+            # multicast mask and an optional cache policy follow. The policy is ignored.
             values = [of_lane(value, one.at) for value in operands[: 4 + has_blocks]]
             blocks = values.pop() if has_blocks else None
             _load_line(one, op, words[-1], spaces[1] == "global", blocks, *values)
@@ -572,8 +583,8 @@ def _bulk(code: Instruction) -> Operation:
     def store(g: Any, mask: BoolArray | None, *operands: Any) -> None:
         for one in _each_thread(g, mask):
             values = [of_lane(value, one.at) for value in operands]
-            # The operands of a store are destination, source, size and optionally a byte mask. Bit
-            # i of the byte mask selects byte i of each 16 bytes.
+            # The operands of a store are destination, source and size. An optional byte mask
+            # follows. Bit i of the byte mask selects byte i of every 16 bytes.
             byte_mask = values[-1] if has_mask else 0xFFFF
             _store_line(one, op, words[-1], byte_mask, *values[:3])
 
@@ -595,7 +606,8 @@ def _load_line(
     else:
         owner, first = place_of(one.g, source, one.lanes)
         raw = owner.smem
-    # A reduction to shared memory has no multicast, so it has one destination.
+    # `goal` is used for a reduction only. A reduction to shared memory has one destination, because
+    # it has no multicast.
     goal = places[0][0].smem[offset : offset + size_bytes]
 
     def fetch() -> Bytes:
@@ -648,7 +660,7 @@ def _store_line(
     "cp.async.bulk.prefetch", "prefetch.tensormap", "prefetch.param", "prefetch.const",
 )  # fmt: skip
 def _prefetch(code: Instruction) -> Operation:
-    """Check the map of a prefetch; the prefetch has no effect, because there are no caches."""
+    """Check the map of a prefetch, and do nothing else, because the simulator has no caches."""
     if ".tensor." not in code.opcode:
         return Operation(lambda g, mask, *operands: None)
     form = Form.of(code.opcode)
@@ -666,9 +678,9 @@ def _prefetch(code: Instruction) -> Operation:
 class _ThreadCopies(Pending):
     """cp.async by lanes of one warp.
 
-    A part is (source memory, index, place). For each byte, `index` is the offset in the source
-    memory and `place` the offset in shared memory; both are arrays (lanes, bytes). A byte with
-    index -1 becomes zero.
+    `parts` has tuples (source memory, index, place), where `index` and `place` are arrays (lanes,
+    bytes). For each byte, `index` is the offset in the source memory, and `place` is the offset in
+    shared memory. A byte with index -1 becomes zero.
     """
 
     def __init__(self, g: Any, parts: list[tuple[Bytes, IntArray, IntArray]]) -> None:
@@ -689,8 +701,9 @@ def _cp_async(code: Instruction) -> Operation:
         size_bytes = int(np.max(size))
         taken = np.full(g.n, size_bytes)
         if rest:
-            # The optional operand is a predicate to ignore the source, a 32-bit number of bytes to
-            # read, or a 64-bit cache policy.
+            # The optional operand is one of three. A predicate: if it is true, read no source
+            # bytes. A 32-bit integer: the number of source bytes to read. A 64-bit integer: a cache
+            # policy, which is ignored.
             given = np.asarray(rest[0])
             is_flag = given.dtype == np.bool_
             is_size = given.dtype.itemsize <= 4 or given.ndim == 0
@@ -708,7 +721,11 @@ def _cp_async(code: Instruction) -> Operation:
 def _copy_lanes(
     g: Any, warp: int, mine: BoolArray, to: IntArray, source: Any, taken: IntArray, size_bytes: int
 ) -> None:
-    """Issue cp.async by lanes of one warp; `taken` is the number of bytes that each lane reads."""
+    """Issue cp.async by lanes of one warp.
+
+    Each lane writes `size_bytes` bytes. `taken` has the number of source bytes that each lane
+    reads. The remaining bytes become zero.
+    """
     order, groups, span = g.machine.order, g.block.sync.cp_async[warp], np.arange(size_bytes)
     parts = []
     zero = mine & (taken == 0)
@@ -720,8 +737,8 @@ def _copy_lanes(
     for region, which, offsets in found:
         inside = span < taken[which][:, None]
         index = np.where(inside, offsets[:, None] + span, -1)
-        # `Memory.places` has checked only the first byte, because a lane may read fewer bytes than
-        # `size_bytes`.
+        # `Memory.places` has checked only the first byte of each lane, because the lanes may read
+        # different numbers of bytes. So check the last bytes here.
         if int(index.max()) >= len(region.raw):
             g.machine.fault(
                 g, "ILLEGAL_ADDRESS", f"cp.async reads past the end of {region.name}",
@@ -743,7 +760,7 @@ def _copy_lanes(
 
 
 class _RemoteStore(Pending):
-    """st.async or red.async, which changes a block's shared memory and counts at an mbarrier."""
+    """st.async or red.async: a write to a block's shared memory that an mbarrier counts."""
 
     def __init__(
         self,
@@ -761,7 +778,7 @@ class _RemoteStore(Pending):
 
     def happen(self) -> None:
         smem = self._block.smem
-        # Several lanes may reduce to one address, so apply the lanes one after the other.
+        # Several lanes may reduce to one address, so apply the operands of the lanes in sequence.
         for place, data in zip(self._places, self._data, strict=True):
             old = smem[place]
             smem[place] = reduce_bytes(self._kind, self._op, old, data) if self._op else data
@@ -777,7 +794,7 @@ def _store_async(code: Instruction) -> Operation:
         kind = words[-1]
         size = int(kind[1:]) // 8
         values = value if isinstance(value, tuple) else (value,)
-        # `data` has the shape (lanes, bytes). The elements of a .v2 or .v4 are side by side.
+        # `data` has the shape (lanes, bytes). For .v2 and .v4, a row has all elements of the lane.
         columns = [np.broadcast_to(v, g.n).astype(f"u{size}") for v in values]
         data = np.ascontiguousarray(np.stack(columns, axis=1)).view(np.uint8)
         at = np.broadcast_to(to, g.n).astype(np.int64)
@@ -816,8 +833,8 @@ def _replace(code: Instruction) -> Operation | None:
 
     def run(g: Any, mask: BoolArray | None, address: Any, *rest: Any) -> None:
         for one in _each_thread(g, mask):
-            # Fields of an axis, such as box_dim, have an ordinal operand: the number of the axis,
-            # where 0 is the innermost axis.
+            # If a field exists for each axis, such as box_dim, the operand `ordinal` is the number
+            # of the axis, where 0 is the innermost axis.
             ordinal = int(rest[0]) if len(rest) == 2 else None
             operand = of_lane(rest[-1], one.at) & (1 << int(bits)) - 1
             at = of_lane(address, one.at)
@@ -827,7 +844,8 @@ def _replace(code: Instruction) -> Operation | None:
                 owner = _region(one, at, MAP_BYTES)
                 first = at - owner.first
             raw = owner.smem if is_shared else owner.raw
-            # `Order.access` expects an offset and a mask bit for each lane. One lane executes here.
+            # `Order.access` needs an offset and a mask entry for every lane of the group. This
+            # iteration is for the lane `one.at`, so the mask selects only this lane.
             only = np.zeros(g.n, np.bool_)
             only[one.at] = True
             if one.order is not None:
@@ -853,7 +871,8 @@ def _publish(code: Instruction) -> Operation:
     def run(g: Any, mask: BoolArray | None, destination: Any, source: Any, size: Any) -> None:
         for to, at in each(g, mask, destination):
             one = _One(g, int(at[0]))
-            # The whole warp executes cp_fenceproxy. The lanes with one destination copy it once.
+            # All lanes of a warp execute cp_fenceproxy, normally with one destination address. Copy
+            # the map once for each distinct address.
             block, offset = place_of(g, of_lane(source, at[0]), one.lanes)
             region = _region(one, to, MAP_BYTES)
             first, only = to - region.first, np.zeros(g.n, np.bool_)

@@ -24,7 +24,7 @@ _IGNORED = frozenset(
 )
 # PTX type -> NumPy type of the same width; `support.NAMES` defines these names.
 _VIEWS = {"s8": "i1", "s16": "i2", "s32": "i4", "s64": "i8", "f16": "f2", "f32": "f4", "f64": "f8"}
-# Name of a table of registers -> bits of a register in the table.
+# Name of a register table -> number of bits of each register in the table.
 _TABLE_BITS = {"W": 32, "D": 64, "H": 16, "P": 1}
 
 
@@ -44,8 +44,8 @@ class UnknownFormError(Exception):
 class Emitter:
     """Translator of one basic block.
 
-    `local` maps the name of a PTX register to the Python variable with the register's bits. `live`
-    is the set of registers that later blocks read.
+    `local` maps the name of a PTX register to the Python variable that has the register's bits.
+    `live` is the set of registers that are read after this block.
     """
 
     program: Any
@@ -62,12 +62,12 @@ class Emitter:
         self.lines: list[str] = []
         # Globals of the emitted source: helper functions, and constants K1, K2, ...
         self.names: dict[str, Any] = dict(support.NAMES)
-        # Register -> variable v1, v2, ... `dirty` has the registers with new values, which are not
-        # in the tables yet.
+        # `local`: PTX register -> variable v1, v2, ... `dirty` has the registers whose new values
+        # have not been stored to the register tables yet.
         self.local: dict[str, str] = {}
         self.dirty: set[str] = set()
-        # Variable that is a NumPy view of a table's row -> (table, slot) of the row. A store to the
-        # row also changes such a variable.
+        # Some variables are NumPy views of a row of a register table. `views` maps such a variable
+        # to the (table, slot) of the row. A store to the row changes the variable, too.
         self.views: dict[str, tuple[str, int]] = {}
         self.count = 0
 
@@ -75,7 +75,7 @@ class Emitter:
 
     @staticmethod
     def reads_and_writes(code: Instruction, operation: Any) -> tuple[set[str], set[str]]:
-        """Return (registers that an instruction reads, registers that it writes)."""
+        """Return (registers that the instruction reads, registers that the instruction writes)."""
         operands = operands_of(code)
         base = code.opcode.split(".")[0]
         if operation is not None:
@@ -111,7 +111,7 @@ class Emitter:
         return found
 
     def value(self, name: str) -> str:
-        """Return the variable with a register's bits."""
+        """Return the name of the variable that has a register's bits; emit a load if needed."""
         found = self.local.get(name)
         if found is None:
             place = self.register(name)
@@ -130,7 +130,10 @@ class Emitter:
         self.dirty.add(name)
 
     def bits(self, operand: Any, kind: str = "") -> str:
-        """Return an expression for an operand's bits; a number gets the width of `kind`."""
+        """Return an expression for an operand's bits.
+
+        A constant gets the width of the PTX type `kind`, or 64 bits if `kind` is empty.
+        """
         if isinstance(operand, Reg):
             if self.register(operand.name) is not None:
                 return self.value(operand.name)
@@ -171,7 +174,7 @@ class Emitter:
             if opcodes.bits_of(place[2]) != own or own == 8:
                 return f"read({kind!r}, {text})"
         elif not isinstance(operand, int):
-            # Special registers and symbols may have another width than `kind`.
+            # Special registers and addresses of symbols may be wider or narrower than `kind`.
             unsigned = opcodes.UNSIGNED[own].__name__
             text = f"{text}.astype({unsigned})"
         if kind == "bf16":
@@ -205,8 +208,8 @@ class Emitter:
         if place is None:
             raise UnknownFormError(f"the register {operand.name}")
         declared = place[2]
-        # Registers contain unsigned bits. Reinterpret a result of the register's width; extend or
-        # cut a result of another width.
+        # The tables store registers as unsigned integers. If the result has the register's width,
+        # reinterpret the bits of the result. Otherwise extend or truncate the result.
         same = opcodes.bits_of(declared) == opcodes.bits_of(kind) and kind != "bf16"
         if kind == "pred" or (same and kind[0] in "bu"):
             text = expression
@@ -217,7 +220,7 @@ class Emitter:
         self.put(code, operand.name, text)
 
     def put(self, code: Instruction, name: str, text: str) -> None:
-        """Assign bits to a register; threads with a false guard keep the old bits."""
+        """Assign bits to a register; a thread with a false guard keeps the register's old bits."""
         if code.guard:
             text = f"where({self.guard(code)}, {text}, {self.value(name)})"
             self.assign(name, self.new(text))
@@ -243,8 +246,8 @@ class Emitter:
             try:
                 result = self.instruction(code)
             except (UnknownFormError, KeyError, ValueError, IndexError, TypeError) as error:
-                # Raise the error only when a thread executes the instruction, because many kernels
-                # contain code for other targets that never runs.
+                # Emit a call that raises the error when a thread executes the instruction. Do not
+                # raise it now, because many kernels contain code that never runs on this target.
                 del self.lines[before:]
                 self.lines.append(f"M.unknown(g, {self.constant(code)}, {str(error)!r})")
                 result = None
@@ -252,8 +255,8 @@ class Emitter:
                     self.local.pop(name, None)
         self.write_back(result)
         self.lines.append(result or f"return {self.block.label + 1}")
-        # Names in the source: g is the group, B its block of threads, M the machine, and ix the
-        # group's columns in the register tables W, D, H and P.
+        # In the emitted source, g is the group of threads, B is the block of these threads, and M
+        # is the machine. ix are the columns of the group in the register tables W, D, H and P.
         head = ["def block(g, B):", "M = B.machine", "ix, n, A = g.index, g.n, B.addresses"]
         head.append("W, D, H, P = B.W, B.D, B.H, B.P")
         source = "\n    ".join(head + self.lines)
@@ -262,9 +265,9 @@ class Emitter:
         return source, scope["block"]
 
     def write_back(self, result: str | None) -> None:
-        """Emit the stores of the registers that later blocks read."""
-        # A variable may be a view of a row that these stores change, for example in a swap of two
-        # registers. So copy such variables before the first store.
+        """Emit the stores of new register values that are read after this block."""
+        # A variable may be a view of a row that one of these stores changes, for example if the
+        # block swaps two registers. So copy such variables before the first store.
         kept = sorted(name for name in self.dirty if name in self.live)
         slots = {self.register(name)[:2]: name for name in kept}  # type: ignore[index]
         used_later = set(re.findall(r"\bv\d+\b", result or ""))
@@ -304,7 +307,8 @@ class Emitter:
         names = _register_names(targets)
         run, at = self.constant(operation.run), self.constant(code)
         block = operation.register_block and any(_is_vector(t) for t in targets)
-        # A guarded operation keeps the old values of the threads that do not execute it.
+        # In a thread whose guard is false, the destination registers keep their old values. So pass
+        # the old values to the operation.
         olds = "()"
         if code.guard and names:
             if block:
@@ -317,7 +321,8 @@ class Emitter:
             self.lines.append(call)
         elif operation.pauses:
             result = self.new(call)
-            # The results are known only after the wait, so the group stores the results then.
+            # The results are known only after the operation has waited, so `Group.later` stores
+            # them at that time.
             places = self.constant([self.register(n) if n else None for n in names])
             self.lines.append(f"g.later({result}, {places})")
             for name in names:
@@ -378,9 +383,9 @@ class Emitter:
         return tables.pop(), [place[1] for place in places]  # type: ignore[index]
 
     def rows(self, names: list[str]) -> str:
-        """Return an expression for registers as one array (registers, n).
+        """Return an expression for registers as one array (registers, threads).
 
-        The array is read from the table, so emit stores of the registers' new values first.
+        The expression reads the register table, so emit stores of the registers' new values first.
         """
         table, slots = self.slots(names)
         self.flush(names)
@@ -390,7 +395,7 @@ class Emitter:
         return f"{table}[{self.constant(np.array(slots))}][:, ix]"
 
     def flush(self, names: list[str]) -> None:
-        """Emit stores of the new values of registers."""
+        """Emit stores of those registers among `names` that have new values."""
         changed = {self.register(name)[:2] for name in names}  # type: ignore[index]
         self.protect(changed, names)
         for name in names:
@@ -400,7 +405,10 @@ class Emitter:
                 self.dirty.discard(name)
 
     def protect(self, changed: set[tuple[str, int]], names: list[str]) -> None:
-        """Emit copies of the variables that are views of rows that a store will change."""
+        """Emit copies of the variables that are views of the rows `changed`.
+
+        A store to these rows follows, and the variables must keep their values.
+        """
         for name, variable in self.local.items():
             if self.views.get(variable) in changed and (name not in names or name in self.dirty):
                 self.lines.append(f"{variable} = {variable}.copy()")
@@ -451,7 +459,8 @@ class Emitter:
     def emit_call(self, code: Instruction, words: list[str], operands: list[Any]) -> str:
         results: list[str] = []
         rest: list[Any] = list(operands)
-        # The operands are (results), function, (arguments), prototype. Lists may be missing.
+        # The operands are (results), function, (arguments), prototype. A call without results or
+        # without arguments omits the list.
         if rest and _is_list(rest[0]):
             results = [o.name for o in rest.pop(0)[1]]
         if not rest or not isinstance(rest[0], Reg) or code.guard:
@@ -485,8 +494,8 @@ class Emitter:
         targets = operands[0][1] if _is_vector(operands[0]) else [operands[0]]
         where = operands[1]
         if space == "param":
-            # `[name + offset]` is read by the parameter's name. `[register]` is a generic address
-            # of a parameter.
+            # In `[name + offset]`, `name` is the parameter. In `[register]`, the register has the
+            # generic address of a parameter.
             name = where[1].name if isinstance(where[1], Reg) else None
             if name is None or self.register(name) is not None:
                 mask, at = self.mask(code), self.address(where)
@@ -494,7 +503,8 @@ class Emitter:
             else:
                 text = f"B.parameter(g, {name!r}, {where[2]}, {size}, {count})"
         else:
-            # The simulator keeps constants in regions of global memory, so use a generic access.
+            # The simulator stores constant memory in regions like those of global memory. So read
+            # it by its generic address, which is the empty state space.
             if space in ("const", "local"):
                 space = "" if space == "const" else "local"
             self.lines.append(f"g.code = {self.constant(code)}")
@@ -546,8 +556,8 @@ class Emitter:
         vector = _is_vector(operands[1])
         raw = f"b{8 * size}"
         where, *values = operands
-        # A vector atomic such as red.v4.f32 is atomic only for each element, so emit one call for
-        # each element.
+        # In a vector atomic such as red.v4.f32, each element is a separate atomic operation. So
+        # emit one call for each element.
         columns = [v[1] if _is_vector(v) else [v] for v in values]
         targets = target[1] if _is_vector(target) else [target]
         combine = self.constant(support.atomic(op, kind))
@@ -677,15 +687,16 @@ class Emitter:
         if value is None:
             raise UnknownFormError("")
         given = [self.typed(o, kind) for o, kind in zip(operands[1:], value.operands, strict=True)]
-        # In NumPy a shift by the width or more is undefined, so treat a constant count separately.
+        # In NumPy, a shift by the width of the type or more is undefined. `shift` handles constant
+        # counts.
         if words[0] in ("shl", "shr") and isinstance(operands[2], int):
             text = self.shift(words, given[0], value.result, operands[2])
         elif value.run is not None:
             text = f"{self.constant(value.run)}({', '.join(given)})"
         else:
             text = value.expression
-            # Assign an operand that the expression uses twice to a variable, so that it is
-            # computed once.
+            # If the expression uses an operand twice, assign the operand to a variable first, so
+            # that the operand is computed once.
             used = {
                 letter: one
                 if text.count(letter) == 1 or re.fullmatch(r"[vK]\d+", one)
@@ -698,8 +709,8 @@ class Emitter:
     def shift(self, words: list[str], value: str, kind: str, count: int) -> str:
         """Return an expression for a shift by a constant count.
 
-        If the count is the width or more, a right shift of a signed number returns 0 or -1, by the
-        sign of the number. Any other shift returns 0.
+        If the count is at least the width of the type, a right shift of a signed number returns -1
+        for a negative number and 0 otherwise. All other shifts by such a count return 0.
         """
         size = opcodes.bits_of(kind)
         if count < 0 or (count >= size and kind[0] != "s"):
@@ -710,7 +721,8 @@ class Emitter:
 
 def _renamed(expression: str, values: dict[str, str]) -> str:
     """Replace the operands a, b, c and d in an expression by variables."""
-    # Match single letters only: not in a name ("np.abs"), not as the name of a function ("a(").
+    # Match a, b, c and d only as whole names. Do not match a letter inside a name ("np.abs"), or
+    # the name of a function that is called ("a(").
     return re.sub(r"(?<![\w.])([abcd])(?![\w(])", lambda m: values.get(m[1], m[1]), expression)
 
 

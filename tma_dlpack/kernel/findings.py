@@ -1,6 +1,7 @@
 """The findings of a run, and the explanation of a hang.
 
-A mistake is one finding for each pair of source lines, however often the kernel repeats it.
+Each mistake concerns an instruction and often an earlier instruction. Mistakes at the same source
+lines become one finding, however often the kernel repeats them.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class BarrierState(NamedTuple):
     #: Number of pending bytes.
     bytes: int
     phase: int
-    #: Number of blocks whose barrier at this address has this state.
+    #: Number of blocks of the grid whose barrier at this address has this state.
     blocks: int
     #: Number of warps in these blocks that wait at the barrier.
     waiting: int
@@ -49,11 +50,14 @@ class BarrierState(NamedTuple):
 
 
 def line_of(code: Any) -> str | None:
-    """Return "file:line" of an instruction in the compiled file; None without a line table."""
+    """Return "file:line" of an instruction, where the file is the compiled file.
+
+    Return None if the PTX has no line table.
+    """
     if code is None or not code.place:
         return None
-    # `place` is the stack of inlined functions, innermost first. Its last entry is in the compiled
-    # file.
+    # `place` is the stack of inlined calls as (file, line), innermost first. The last entry is in
+    # the compiled file.
     file = code.place[-1][0]
     line = next(line for name, line in code.place if name == file)
     return f"{file}:{line}"
@@ -76,16 +80,18 @@ class Findings:
         also: Any = None, code: Any = None, place: tuple[Any, int] | None = None,
         evidence: tuple[str, ...] = (),
     ) -> None:  # fmt: skip
-        """Add a finding, or count one more site of a known finding.
+        """Add a finding, or increase `sites` of an equal finding.
 
-        `also` is the instruction of the earlier access.
+        If the mistake is a conflict of two accesses, `also` is the instruction of the earlier
+        access.
         """
-        # Add one finding for each pair of source lines, because a loop or a template repeats the
-        # instruction.
+        # Two findings are equal if their rules, severities and source lines are equal. A loop or a
+        # template would otherwise add many findings for one mistake.
         code = code if g is None else g.code
         line = code.line if code is not None else None
         earlier = line_of(also) or getattr(also, "line", None)
-        # A missing fence after mbarrier.init is one mistake, however many lines use the barrier.
+        # For a missing fence after mbarrier.init, compare only the line of mbarrier.init, because
+        # many lines may use the mbarrier.
         at = None if rule == "BARRIER_INIT" else line_of(code) or line
         key = rule, severity, at, earlier
         before = self._found.get(key)
@@ -120,8 +126,8 @@ class Findings:
         """Explain why no thread can continue."""
         states = _states(machine)
         rows = [(state, next(row for row in stuck.ROWS if row.holds(state))) for state in states]
-        # Report only causes. A barrier that waits because of another barrier (HANG_FOLLOWS) is not
-        # a cause.
+        # Report only barriers that cause the hang. With HANG_FOLLOWS, the warps at a barrier wait
+        # only because another barrier hangs.
         causes = [(s, r) for s, r in rows if r.rule != "HANG_FOLLOWS"] or rows
         for state, row in causes:
             message = f"the kernel hangs at the barrier {state.address:#x}: {row.message(state)}"
@@ -136,7 +142,8 @@ class Findings:
 
     def _threads(self, machine: Any) -> None:
         """Explain a hang at a barrier of threads, or in a loop that polls memory."""
-        # Add one finding for each combination of kind of wait, barrier, block and instruction.
+        # Groups that wait in the same way, at the same barrier, in the same block and at the same
+        # instruction become one finding.
         waits: dict[tuple[Any, ...], list[Any]] = defaultdict(list)
         for group in machine.asleep:
             what = dict(group.wait.what) if group.wait is not None else {"kind": "poll"}
@@ -189,7 +196,7 @@ def _thread_words(
 
 @dataclass
 class _Word:
-    """The fields of an mbarrier's 64 bits."""
+    """The fields that the 64 bits of an mbarrier contain."""
 
     count: int
     arrivals: int
@@ -206,7 +213,8 @@ class _Word:
 class _State:
     """State of an mbarrier in the form that the rules of `ptx.stuck` read.
 
-    Blocks whose barriers at one offset have equal states share one object.
+    If the mbarriers at one offset in several blocks have equal states, one object describes all of
+    them.
     """
 
     address: int
@@ -215,17 +223,17 @@ class _State:
     maps: tuple[Any, ...]
     #: Open waits at this barrier, each a `timeline.Open`.
     opened: list[Any]
-    #: Number of blocks in this state.
+    #: Number of blocks whose mbarrier has this state.
     blocks: int = 1
     #: Number of warps that wait at the barrier.
     waiting: int = 0
-    #: Other barriers of the block where warps wait, by offset.
+    #: Offset -> state of the other mbarriers in the same block that warps wait at.
     here: dict[Any, Any] = field(default_factory=dict)
-    #: Offsets of barriers in other blocks where warps wait.
+    #: Offsets of the mbarriers in other blocks that warps wait at.
     far: set[int] = field(default_factory=set)
-    #: Fields of the barriers at this offset in the other blocks of the cluster.
+    #: Fields of the mbarriers at the offset `address` in the other blocks of the cluster.
     peers: list[_Word] = field(default_factory=list)
-    #: Whether no barrier of any block has ended a phase or counted anything.
+    #: True if every mbarrier of every block is in its first phase and has counted nothing.
     is_first: bool = False
     ended: int = 0
     passed: int = 0
@@ -256,8 +264,8 @@ class _State:
 
 
 def _states(machine: Any) -> list[_State]:
-    """Return the states of the barriers where warps wait, each distinct state once."""
-    # A wait is stuck if the barrier is still in the phase that the wait waits for.
+    """Return the distinct states of the mbarriers that warps wait at."""
+    # A wait is stuck if the mbarrier has not ended the phase that the warp waits for.
     stuck: dict[Any, list[Any]] = defaultdict(list)
     live = {id(block) for cluster in machine.active for block in cluster.blocks}
     for (block, _, _), opened in machine.timeline.waiting.items():
@@ -277,7 +285,8 @@ def _states(machine: Any) -> list[_State]:
         peers = (b.sync.barriers.get(barrier.offset) for b in others)
         state.peers = [_Word.of(peer) for peer in peers if peer is not None]
         if len(stuck) == 1:
-            # If one barrier is stuck, the missing arrivals may be those of warps that have ended.
+            # If only one mbarrier is stuck, warps that have ended may be the cause, because they
+            # can no longer arrive.
             state.ended = _warps(barrier.block.exited)
         made[barrier] = state
     for barrier, state in made.items():
@@ -292,7 +301,7 @@ def _states(machine: Any) -> list[_State]:
 
 
 def _alike(states: list[_State]) -> list[_State]:
-    """Merge equal states of several blocks."""
+    """Merge the states of several blocks if their offsets and fields are equal."""
     found: dict[Any, _State] = {}
     for state in states:
         word = state.word

@@ -1,14 +1,15 @@
 """The engine of the simulator, which runs groups of threads under a schedule.
 
-A group is a set of threads of one block with the same program counter. If its threads disagree
-about a branch, the group is split into parts. The parts are merged at the branch's immediate
-post-dominator, and before an instruction that a whole warp must execute together. If nothing else
-can run, a part continues alone, because threads of a warp need not reconverge on Volta and later.
-An asynchronous event stays in `pending` until it happens. The schedule chooses the moment:
+A group is a set of threads of one block with the same program counter. If some threads take a
+branch and others do not, the group is split into parts. The parts are merged at the branch's
+immediate post-dominator. They are also merged before an instruction that a whole warp must execute
+together. If nothing else can run, a part continues alone, because Volta and later GPUs do not
+require that the threads of a warp reconverge. An asynchronous event, such as the arrival of a copy,
+stays in `pending` until it happens. The schedule decides when it happens:
 
 - *late*: an event happens only when every group waits, or polls without progress;
-- *early*: an event happens at once;
-- *random*: events happen at random moments, in an order that `seed` determines.
+- *early*: an event happens immediately;
+- *random*: events happen at random times, in an order that `seed` determines.
 """
 
 from __future__ import annotations
@@ -33,25 +34,25 @@ from tma_dlpack.kernel.timeline import Timeline
 
 Array = npt.NDArray[Any]
 Three = tuple[int, int, int]
-# Alignment in bytes that a tile needs in shared memory. A variable may be large enough for a tile
-# but declare a smaller alignment. Such a variable is placed at an offset that is not a multiple of
-# TILE_ALIGN, so that every run finds a missing __align__.
+# Alignment in bytes that a tile needs in shared memory. If a variable has at least TILE_ALIGN bytes
+# but declares a smaller alignment, its offset is chosen so that it is not a multiple of TILE_ALIGN.
+# Then every run reports the missing __align__.
 TILE_ALIGN = 128
 # Minimum size in bytes of a thread's local memory if the kernel has local variables.
 LOCAL_BYTES = 1 << 14
-# Maximum number of consecutive instructions without a change that another thread can see. More such
-# instructions end the run as an endless loop.
+# Maximum number of consecutive instructions that change nothing that another thread can see. After
+# more such instructions, the run ends with the finding ENDLESS_LOOP.
 QUIET_STEPS = 3_000_000
 # Number of basic blocks that a group runs before another group runs.
 TURN = 200
 # Maximum number of clusters that run at the same time in a random schedule.
 RESIDENT = 3
-# Address of the first function; no region of memory is at this address.
+# Address of the first function. Memory regions have larger addresses.
 FUNCTIONS = 0x100
 
 
 class FaultError(Exception):
-    """Exception that ends a run after an error; `Findings` already has the error."""
+    """Exception that ends a run after an error that has been added to `Findings`."""
 
 
 class Machine:
@@ -97,11 +98,12 @@ class Machine:
         self.random = random.Random(f"{seed}/{schedule}")
         self.max_steps = max_steps
         self.steps = self.progress = 0
-        # `steps` and `progress` after the last change that another thread could see.
+        # Values of `steps` and `progress` when `progress` last changed.
         self._quiet_since = (0, 0)
         self.pending: list[Any] = []
         self.printed: list[str] = []
-        # `ready` has the groups that can run, `asleep` those that wait or poll without progress.
+        # `ready` has the groups that can run. `asleep` has the groups that wait, or that poll
+        # without progress.
         self.ready: list[Group] = []
         self.asleep: list[Group] = []
         self.active: list[Cluster] = []
@@ -112,7 +114,7 @@ class Machine:
         self._more = True
 
     def _lay_out(self, parameters: bytes) -> None:
-        """Allocate parameters and variables; store their addresses by name in `addresses`."""
+        """Allocate memory for the parameters and variables; fill `addresses` by their names."""
         region = self.memory.variable(parameters or bytes(1), 128, "the parameters", False)
         self.parameters = region.raw
         self.addresses: dict[str, Any] = {}
@@ -126,8 +128,8 @@ class Machine:
         functions, variables = self.program.used(self.kernel)
         self.function_names: dict[int, str] = {}
         for number, name in enumerate(functions):
-            # Translate all functions first, because the register tables of a block of threads have
-            # rows for the registers of all functions.
+            # Translate all functions before the run, because the register tables need rows for the
+            # registers of all functions.
             self.program.code(name)
             address = FUNCTIONS + 16 * number
             self.function_names[address] = name
@@ -159,8 +161,8 @@ class Machine:
                 made.append((variable, placed))
         for variable, placed in made:
             for byte, symbol, extra in variable.pointers:
-                # An initial value may be the address of another variable, so write such values
-                # after all variables have addresses.
+                # The initial value of a variable may contain the address of another variable. So
+                # write these values after all variables have addresses.
                 value = int(self.addresses.get(symbol, 0)) + extra
                 placed.raw[byte : byte + 8] = np.frombuffer(value.to_bytes(8, "little"), np.uint8)
         align = max([16, *(v.align for v in dynamic)])
@@ -168,8 +170,8 @@ class Machine:
             offset += -offset % align
         for variable in dynamic:
             self.shared_offsets[variable.name] = offset
-        # Shared memory has the static variables, then the dynamic memory. Its size is a multiple of
-        # 16 bytes.
+        # Shared memory has the static variables first, then the dynamic memory. Round the total
+        # size up to 16 bytes.
         self.smem_size = offset + self.smem_bytes + (-(offset + self.smem_bytes) % 16)
         self.local_size = max(LOCAL_BYTES if local else 16, local + 16)
         self.local_size += -self.local_size % 16
@@ -187,7 +189,7 @@ class Machine:
             pass
 
     def happen(self, first: bool = False) -> bool:
-        """Let one pending event happen; return False if no event can happen."""
+        """Let one pending event happen if an event can happen; return whether one happened."""
         free = [p for p in self.pending if all(q.happened for q in p.after)]
         if not free:
             return False
@@ -203,7 +205,7 @@ class Machine:
     # -- the end ---------------------------------------------------------------------------------
 
     def fault(self, g: Any, rule: str, message: str, fix: str, lanes: Any = None) -> None:
-        """Report an error that ends the kernel on hardware, and end the run."""
+        """Report an error that would end the kernel on hardware, and end the simulator's run."""
         self.findings.add(rule, "error", message, fix, g=g, lanes=lanes)
         raise FaultError(message)
 
@@ -233,7 +235,7 @@ class Machine:
             pass
 
     def _finish(self) -> None:
-        """Complete all pending events, because a grid ends only after its stores are written."""
+        """Complete all pending events, because a grid ends only after its stores are complete."""
         while self.happen(first=True):
             pass
 
@@ -259,7 +261,7 @@ class Machine:
             return bool(self.active)
         is_random = self.schedule == "random"
         if is_random:
-            # A random schedule overlaps clusters, and lets events happen while groups can run.
+            # In a random schedule, clusters overlap, and events may happen while groups can run.
             if self._more and len(self.active) < RESIDENT and self.random.random() < 0.1:
                 self._start_cluster()
             if self.pending and self.random.random() < 0.3:
@@ -271,8 +273,8 @@ class Machine:
             group = self.ready.pop(at)
             self._run_group(group, self.random.randrange(1, 20) if is_random else TURN)
             return True
-        # No group can run. Try three remedies in turn: release a join, let an event happen, let a
-        # part of a warp run alone. If none helps and no cluster can start, the run hangs.
+        # No group can run. Try, in this order: release a join, let an event happen, let a part of a
+        # warp run alone, start another cluster. If nothing of this is possible, the kernel hangs.
         if self._release_join() or self.happen() or self._release_gate():
             return True
         if self._more and self._start_cluster():
@@ -286,13 +288,13 @@ class Machine:
             return
         gone = [cluster for cluster in self.active if cluster.ended]
         self.active = [cluster for cluster in self.active if not cluster.ended]
-        # A pending copy may still read the shared memory of a block that has ended, so keep the
-        # block's agents while an event is pending.
+        # A pending copy may still read the shared memory of an ended block. So remove the agents of
+        # ended blocks only if no event is pending.
         if self.order is not None and not self.pending:
             self.order.retire([block for cluster in gone for block in cluster.blocks])
 
     def _wake(self) -> None:
-        """Wake groups whose wait is over, and groups whose next poll may succeed."""
+        """Move groups to `ready` if their wait is over or if their next poll may succeed."""
         still = []
         for group in self.asleep:
             if group.wait is not None:
@@ -307,7 +309,10 @@ class Machine:
         self.asleep = still
 
     def _release_join(self) -> bool:
-        """Let the groups that wait at one join continue without the missing threads."""
+        """Let the groups that wait at one join continue; return whether there was such a join.
+
+        The groups continue without the threads that have not reached the join.
+        """
         for cluster in self.active:
             for block in cluster.blocks:
                 if block.parked:
@@ -316,9 +321,10 @@ class Machine:
         return False
 
     def _release_gate(self) -> bool:
-        """Let a part of a warp execute an instruction for whole warps without the other lanes.
+        """Let a part of a warp execute an instruction that a whole warp should execute.
 
-        This is the last resort. Nothing else can run, so the other lanes cannot arrive any more.
+        This is the last resort: nothing else can run, so the warp's other lanes cannot arrive any
+        more.
         """
         for cluster in self.active:
             for block in cluster.blocks:
@@ -347,10 +353,11 @@ class Machine:
         other.done = True
 
     def _parks(self, group: Group) -> bool:
-        """Return whether a group must wait at its join; merge the groups if all have arrived."""
+        """Return whether a group must stop at its join; if all threads are there, merge them."""
         while group.joins:
             join = group.joins[-1]
-            # If the group has returned from the join's function, it will not come to the join.
+            # If the group has returned from the function that has the join, it will never reach the
+            # join.
             if len(group.frames) < join.depth:
                 group.joins.pop()
                 self._less(join, group.n)
@@ -376,7 +383,7 @@ class Machine:
             self._merge(join)
 
     def _run_group(self, group: Group, turns: int) -> None:
-        # `take_waits` made this group from threads that already wait.
+        # `Group.take_waits` may have split off this group, whose threads wait already.
         if group.wait is not None:
             self.asleep.append(group)
             return
@@ -385,7 +392,8 @@ class Machine:
             pc = group.pc
             if group.joins and self._parks(group):
                 return
-            # The program counter -1 returns from a function, and -2 ends the threads.
+            # At the end of a function's code, the program counter becomes -1 or -2: -1 returns from
+            # the function, and -2 ends the threads.
             if pc >= len(blocks):
                 pc = -1 if group.frames else -2
             if pc < 0:
@@ -398,7 +406,7 @@ class Machine:
             if block.is_gate and not self._gathered(group, block):
                 return
             self.steps += len(block.code)
-            # The block uses accumulators of wgmma. Check these uses before the registers change.
+            # Check the block's uses of wgmma accumulators before the block changes registers.
             if block.steps and self.order is not None:
                 follow(group, block.steps)
             group.pc = block.run(group, group.block)
@@ -413,7 +421,7 @@ class Machine:
         self.ready.append(group)
 
     def _sleeps(self, group: Group) -> bool:
-        """Return whether a group polls at one place again although nothing has changed."""
+        """Return whether a group polls twice at one place without progress; if so, let it sleep."""
         group.poll = None
         if group.seen != self.progress:
             group.seen = self.progress
@@ -446,13 +454,14 @@ class Machine:
     def _gathered(self, group: Group, block: CodeBlock) -> bool:
         """Return whether a group has all threads that must execute the block's first instruction.
 
-        If threads are missing, the group becomes gated, which means that it waits for the other
-        groups of its warps.
+        If threads are missing, the group becomes *gated*: it waits until the other groups of its
+        warps reach this instruction.
         """
         place = group.block
         if group.n == place.threads - place.exited:
             return True
-        # `_release_gate` has allowed this group to execute the instruction alone.
+        # If `passes` is the program counter, `_release_gate` has allowed the group to execute the
+        # instruction alone.
         if group.passes == group.pc:
             group.passes = -1
             return True
@@ -474,7 +483,7 @@ class Machine:
             numbers = numbers[numbers < -(-place.threads // WARP)]
         members = self._member_masks(group, block, len(numbers))
         lanes = group.lanes
-        # For each warp, the lanes that the group has, one bit each.
+        # `have` is one mask for each warp: bit l is set if the group has lane l.
         have = np.zeros(len(numbers), np.uint64)
         at = np.searchsorted(numbers, lanes // WARP)
         np.bitwise_or.at(have, at, np.uint64(1) << (lanes % WARP).astype(np.uint64))
@@ -485,7 +494,7 @@ class Machine:
         return False
 
     def _member_masks(self, group: Group, block: CodeBlock, count: int) -> Any:
-        """Return the lanes that the block's first instruction needs, as bits for each warp."""
+        """Return one mask for each warp: the lanes that the block's first instruction needs."""
         mask = self._member_mask(group, block)
         every = np.uint64(0xFFFFFFFF)
         if mask is None:
@@ -493,14 +502,14 @@ class Machine:
         return np.full(count, np.uint64(mask) & every)
 
     def _member_mask(self, group: Group, block: CodeBlock) -> int | None:
-        """Return the member mask of a block's first instruction; None means the whole warp."""
+        """Return the member mask of a block's first instruction, or None for whole warps."""
         code = block.code[0]
         if ".aligned" in code.opcode:
             return None
         mask = operands_of(code)[-1]
         if isinstance(mask, int):
             return mask & 0xFFFFFFFF
-        # A mask in a register may differ between lanes, so return the union of these masks.
+        # A register may have a different mask in each lane, so return the union of these masks.
         place = self.program.register(group.function.function.name, mask.name)
         if place is None:
             return None
@@ -527,7 +536,7 @@ def simulate(
     max_steps: int | None = None, order: bool = True,
     maps: dict[bytes, tma.TensorMap] | None = None, target: str = "sm_90",
 ) -> Machine:  # fmt: skip
-    """Run a kernel under one schedule; return the machine, which has the findings."""
+    """Run a kernel under one schedule; return the `Machine`, whose `findings` has the findings."""
     machine = Machine(
         program_of(ptx), kernel, grid, block, cluster, smem_bytes, parameters, regions,
         maps or {}, seed, schedule, max_steps, order, target, Findings(kernel), Timeline(),

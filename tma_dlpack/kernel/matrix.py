@@ -1,13 +1,14 @@
 """Instructions for matrices: wgmma, mma.sync, ldmatrix, stmatrix, movmatrix.
 
-A fragment is a matrix in the registers of a warp. The first register of lane l has elements of row
-l / 4, from column l % 4 times the number of elements in a register on. All registers of an operand
+A fragment is a matrix in the registers of a warp. If a register has n elements, the first register
+of lane l has elements of row l / 4, beginning at column n * (l % 4). All registers of an operand
 are one array (registers, lanes), so that a product takes a few NumPy calls.
 
-wgmma reads its operands through the kernel's matrix descriptors. For this the simulator uses the
-function of `MatrixDescriptor.read`, so with a wrong descriptor it multiplies the elements that the
-hardware would read. Sums are float32 in NumPy's order, because the hardware's order and its inner
-precision are not published.
+wgmma reads its operands through the kernel's matrix descriptors. The simulator computes the
+addresses of the elements with the function that `MatrixDescriptor.read` uses. So if a descriptor is
+wrong, the simulator multiplies the elements that the hardware would read. Floating-point sums are
+float32 sums in NumPy's order, because NVIDIA does not publish the order and the inner precision of
+the hardware.
 
 Source: PTX ISA 9.0, 9.7.14 (mma, ldmatrix, stmatrix), 9.7.15 (wgmma).
 """
@@ -37,7 +38,7 @@ K_BYTES = 32
 
 
 class Element(NamedTuple):
-    """An element type of matrices; `numbers` converts arrays of its bits to numbers."""
+    """An element type of matrices; `numbers` converts an array of raw bits to numbers."""
 
     bits: int
     numbers: Callable[[Array], Array]
@@ -71,8 +72,8 @@ def _bfloat16(bits: Array) -> Array:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
-#: Type in the opcode -> element. A tf32 has 19 bits, so the hardware ignores the 13 lower bits of
-#: a register.
+#: Name of the type in the opcode -> element type. A tf32 has 19 bits, so the hardware ignores the
+#: lower 13 bits of a 32-bit register.
 ELEMENTS = {
     "f16": Element(16, lambda b: b.view(np.float16).astype(np.float32)),
     "bf16": Element(16, _bfloat16),
@@ -101,7 +102,7 @@ def unpacked(registers: Array, bits: int) -> Array:
 def rows_of_fragment(registers: Array, element: Element) -> Array:
     """Return the matrix (warps, 16, K) of an A fragment.
 
-    The registers of a lane belong to row r and row r + 8 in turn.
+    The registers of a lane alternate between row r and row r + 8.
     """
     # The axes are (registers, elements of a register, lanes).
     parts = unpacked(registers, element.bits)
@@ -128,14 +129,17 @@ def columns_of_fragment(registers: Array, element: Element) -> Array:
 
 
 def sums_of(registers: Array, kind: str) -> Array:
-    """Return the accumulators (warps, rows, n) of registers as float32, int32 or float64."""
+    """Return the accumulators (warps, rows, n) that registers contain.
+
+    The values are float32, int32 or float64.
+    """
     wide = {"f32": np.float32, "s32": np.int32, "f64": np.float64}
     if kind == "f16":
         values = unpacked(registers, 16).view(np.float16).astype(np.float32)
     else:
-        # Neighbouring columns are in neighbouring registers.
+        # Two neighbouring columns are in two neighbouring registers.
         values = registers.reshape(-1, 2, registers.shape[1]).view(wide[kind])
-    # Each entry of the first axis has 8 columns and one half of the rows.
+    # The first axis of `values` counts matrices of 8 rows x 8 columns.
     count, _, lanes = values.shape
     warps, halves = lanes // WARP, 1 if count == 1 else 2
     shaped = values.reshape(count // halves, halves, 2, warps, 8, 4).transpose(3, 1, 4, 0, 5, 2)
@@ -179,7 +183,8 @@ def mma(code: Instruction) -> Operation | None:
         left, right = rows_of_fragment(a, a_type), columns_of_fragment(b, b_type)
         before = sums_of(c, c_kind)
         if d_kind == "s32":
-            # Add in 64 bits. Then .satfinite clips the sum; without it the sum wraps to int32.
+            # Compute the sum in 64 bits. With .satfinite, clip the sum to the range of int32.
+            # Without .satfinite, the sum wraps around.
             total = left.astype(np.int64) @ right.astype(np.int64) + before
             if saturates:
                 total = total.clip(-(1 << 31), (1 << 31) - 1)
@@ -220,8 +225,8 @@ def ldmatrix(code: Instruction) -> Operation | None:
         elements = rows.view(np.uint16).reshape(matrices, -1, ROWS, ROWS)
         if transposes:
             elements = elements.swapaxes(2, 3)
-        # A 32-bit register has two neighbouring elements, so 64 elements are one register of 32
-        # lanes.
+        # A 32-bit register has two neighbouring elements, so the 64 elements of a matrix fill one
+        # register of the 32 lanes.
         pairs = np.ascontiguousarray(elements).reshape(matrices, -1, ROWS * ROWS)
         return tuple(pairs.view(np.uint32).reshape(matrices, -1))
 
@@ -276,9 +281,9 @@ _WGMMA = re.compile(
 def wgmma(code: Instruction) -> Operation | None:
     """Return the operation of wgmma, which computes D = A B + D of a warpgroup.
 
-    B is in shared memory, and A is in shared memory or in registers. `run` computes the values at
-    once. The hardware may read the operands until the `wgmma.wait_group` of the group, so `Order`
-    reports a conflicting access before this wait.
+    B is in shared memory, and A is in shared memory or in registers. `run` computes the values
+    immediately. But the hardware may read the operands until `wgmma.wait_group`, so `Order` reports
+    conflicting accesses before `wgmma.wait_group`.
     """
     found = _WGMMA.match(code.opcode)
     if not found or found[5] not in ELEMENTS or found[6] not in ELEMENTS:
@@ -295,7 +300,8 @@ def wgmma(code: Instruction) -> Operation | None:
         # an array (lanes,).
         from_registers = isinstance(a, np.ndarray) and a.ndim == 2
         negate_a, negate_b, *transposed = (int(number) for number in rest) if rest else (1, 1)
-        # Only 16-bit types have transpose operands. A has one only if A is in shared memory.
+        # Transpose operands exist only for 16-bit types. The transpose operand for A exists only if
+        # A is in shared memory.
         trans_b = transposed[-1] if has_transpose and transposed else 0
         trans_a = transposed[0] if has_transpose and transposed and not from_registers else 0
         out = np.empty_like(d)
@@ -323,7 +329,8 @@ def wgmma(code: Instruction) -> Operation | None:
 
 
 def _whole(left: Array, right: Array) -> Array:
-    # Products of 8-bit integers are exact in float64, and NumPy is fast for float64.
+    # Use float64, because sums of products of 8-bit integers are exact in float64, and NumPy
+    # multiplies float64 matrices fast.
     return (left.astype(np.float64) @ right.astype(np.float64)).astype(np.int32)
 
 
@@ -336,8 +343,8 @@ def _uniform(value: Any, lanes: slice) -> int:
 def _places(value: int, bits: int, transposed: int, mn: int, k: int) -> tuple[Array, Array]:
     """Return (element indices (mn, k), chunks) of an operand in shared memory.
 
-    An element index is an offset in elements. A chunk is an offset in units of 16 bytes; the chunks
-    are distinct and ascending.
+    An element index is the offset of an element in units of elements. `chunks` are the offsets, in
+    units of 16 bytes, of all chunks that contain elements; they are distinct and ascending.
     """
     major = "MN" if transposed else "K"
     addresses = operand_addresses("wgmma", value, major, mn, k, bits // 8)
@@ -347,7 +354,7 @@ def _places(value: int, bits: int, transposed: int, mn: int, k: int) -> tuple[Ar
 def _operand(
     g: Any, lanes: slice, descriptor: Any, name: str, transposed: int, mn: int, k: int
 ) -> Array:
-    """Read the operand (mn, k) that a warpgroup's 64-bit descriptor describes; return numbers."""
+    """Return the operand (mn, k) that a warpgroup's 64-bit descriptor describes, as numbers."""
     value = _uniform(descriptor, lanes)
     element = ELEMENTS[name]
     index, chunks = _places(value, element.bits, transposed, mn, k)

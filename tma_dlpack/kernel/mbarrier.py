@@ -1,10 +1,10 @@
 """The state of mbarriers, and the instructions that change or test this state.
 
-A phase of an mbarrier ends when no arrival and no byte is pending. A thread whose wait for the
-phase succeeds then sees the earlier accesses of the threads that arrived.
+A phase of an mbarrier ends when no arrival and no byte is pending. If a thread's wait for the phase
+succeeds, the thread sees all accesses that other threads made before they arrived.
 
-Source: PTX ISA 9.0, 9.7.13.15 (mbarrier). The 64 bits of a state are measured in a stopped kernel
-(H100, driver 580.159.04, 2026-11-22).
+Source: PTX ISA 9.0, 9.7.13.15 (mbarrier). The layout of the 64 bits of an mbarrier was measured in
+a stopped kernel (H100, driver 580.159.04, 2026-11-22).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from tma_dlpack.ptx.parse import Instruction
 
 #: Maximum number of pending arrivals, and maximum absolute number of pending bytes.
 MOST = (1 << 20) - 1
-# An address in a cluster's shared memory has the block's rank from bit 24 on and the offset in the
-# lower bits.
+# An address in a cluster's shared memory has the block's rank in bits 24 to 31 and the offset in
+# bits 0 to 23.
 RANK_SHIFT = 24
 OFFSET_MASK = (1 << RANK_SHIFT) - 1
 _SHARED_BITS = 0xFFFFFFFF
@@ -38,14 +38,15 @@ class Barrier:
     block: Any
     #: Bytes from the start of the block's shared memory.
     offset: int
-    #: Number of arrivals that end a phase.
+    #: Number of arrivals that a phase needs.
     count: int
-    #: Number of arrivals that this phase still needs.
+    #: Number of arrivals that the current phase needs before it can end.
     pending: int
-    #: Bytes that are expected but have not arrived; negative if they arrived before expect_tx.
+    #: Number of bytes that are expected but have not arrived. It is negative if bytes arrive before
+    #: the expect_tx.
     bytes: int = 0
     phase: int = 0
-    #: Sum of the bytes of all expect_tx in this phase.
+    #: Sum of the bytes of all expect_tx in the current phase.
     announced: int = 0
     #: The mbarrier.init instruction.
     code: Any = None
@@ -53,13 +54,14 @@ class Barrier:
     init: tuple[int, int] = (0, 0)
     #: Whether fence.mbarrier_init followed the mbarrier.init.
     is_fenced: bool = False
-    #: Clocks that the arrivals of this phase published.
+    #: Clocks of `Order` that the arrivals of the current phase published.
     arriving: Clocks | None = None
-    #: Clocks that all ended phases published.
+    #: Clocks of `Order` that the arrivals of all ended phases published.
     ended: Clocks | None = None
-    #: Number in `Order` of the agent for loads that complete on the barrier; 0 before a load.
+    #: Number of the agent in `Order` for the loads that complete on the barrier, or 0 if no load
+    #: has been issued.
     agent: int = 0
-    #: (clock, issuing block, instruction, thread) of the last load.
+    #: (clock, issuing block, instruction, thread) of the last load that completes on the barrier.
     issued: tuple[int, Any, Any, int] | None = None
     #: Warp -> number of its arrivals in this phase.
     came: dict[int, int] = field(default_factory=dict)
@@ -72,7 +74,8 @@ class Barrier:
     @property
     def word(self) -> int:
         """The state as the 64 bits that the hardware stores."""
-        # Each part is (value, first bit, number of bits). The hardware stores the counts negated.
+        # Each part is (value, first bit, number of bits). The hardware stores the three counts as
+        # negative numbers.
         parts = ((self.phase % 2, 63, 1), (-self.pending, 43, 20), (-self.bytes, 21, 21))
         return sum((n % (1 << bits)) << at for n, at, bits in (*parts, (-self.count, 1, 20)))
 
@@ -84,9 +87,10 @@ class Barrier:
         return self.agent
 
     def arrive(self, count: int, clocks: Clocks | None, drop: bool = False) -> None:
-        """Count `count` arrivals, which one instruction makes."""
+        """Count `count` arrivals that one instruction makes."""
         self.arriving = merged(self.arriving, clocks)
-        # The first arrivals may end a phase; the other arrivals then count in the next phase.
+        # If the arrivals exceed the pending count, the phase ends, and the remaining arrivals count
+        # in the next phase.
         while count:
             now = min(count, self.pending)
             self.pending -= now
@@ -100,8 +104,9 @@ class Barrier:
         self.bytes -= size_bytes
         if clocks is not None:
             completed = clocks.copy()
-            # An asynchronous operation does not release its issuer's writes. It only shows that the
-            # issuer's earlier accesses are complete, so keep only the DONE clocks.
+            # The completion of an asynchronous operation does not release the issuer's writes. It
+            # only proves that the issuer's earlier accesses are complete, so keep only the DONE
+            # clocks.
             completed[:DONE] = 0
             self.arriving = merged(self.arriving, completed)
         self.end_phase()
@@ -139,7 +144,7 @@ def place_of(g: Any, address: int, lanes: Any = None) -> tuple[Any, int]:
 
 
 def barrier_at(g: Any, address: int, lanes: Any) -> Barrier:
-    """Return the barrier at an address; end the run if no barrier is initialised there."""
+    """Return the barrier at an address; end the run if there is no initialised barrier."""
     block, offset = place_of(g, address, lanes)
     where = f"the barrier {address & _SHARED_BITS:#x}"
     if offset % 8:
@@ -165,14 +170,15 @@ def barrier_at(g: Any, address: int, lanes: Any) -> Barrier:
 
 
 def _check_init(g: Any, barrier: Barrier, lanes: Any) -> None:
-    """Report a use that is not ordered after the initialisation."""
+    """Report a use of a barrier that is not ordered after the mbarrier.init of this barrier."""
     order = g.machine.order
     if order is None:
         return
     slot, clock = barrier.init
     slots = order.slots_at(g.block, lanes)
-    # After fence.mbarrier_init the initialisation only has to be complete before the use (DONE).
-    # Without this fence a release and an acquire must order the initialisation before the use.
+    # With fence.mbarrier_init, it is enough that the mbarrier.init is complete before the use
+    # (DONE). Without this fence, a release and an acquire must order the mbarrier.init before the
+    # use (SEEN).
     way = DONE if barrier.is_fenced else SEEN
     if ((order.known[way, slots, slot] < clock) & (slots != slot)).any():
         remote = barrier.block is not g.block
@@ -188,7 +194,7 @@ def _check_init(g: Any, barrier: Barrier, lanes: Any) -> None:
 
 
 def check_async_use(g: Any, barrier: Barrier, lanes: Any) -> None:
-    """Warn if a copy uses a barrier whose initialisation no fence follows."""
+    """Warn if a copy uses a barrier without a fence after the mbarrier.init of this barrier."""
     order = g.machine.order
     if order is None or barrier.is_fenced:
         return
@@ -207,7 +213,7 @@ def check_async_use(g: Any, barrier: Barrier, lanes: Any) -> None:
 def each(g: Any, mask: BoolArray | None, addresses: Any) -> Iterator[tuple[int, IntArray]]:
     """Yield (address, lanes) for each distinct address among the executing lanes of a group.
 
-    `lanes` are indices in the group.
+    `lanes` are the indices of the lanes in the group.
     """
     at = np.arange(g.n) if mask is None else mask.nonzero()[0]
     if not len(at):
@@ -224,7 +230,7 @@ def each(g: Any, mask: BoolArray | None, addresses: Any) -> Iterator[tuple[int, 
 
 
 def of_lane(value: Any, lane: int) -> int:
-    """Return the operand of one lane; a number is the operand of all lanes."""
+    """Return the operand of one lane; a scalar `value` is the operand of all lanes."""
     return int(value) if np.ndim(value) == 0 else int(value[lane])
 
 
@@ -239,8 +245,8 @@ def _init(code: Instruction) -> Operation:
             block, offset = place_of(g, where, lanes)
             number = of_lane(count, at[0])
             if offset % 8 or offset + 8 > len(block.smem):
-                # The address is invalid. Remove an earlier barrier at this address, so that
-                # `barrier_at` reports the address.
+                # The address is invalid. Remove an earlier barrier at this address, and call
+                # `barrier_at`, which reports the address.
                 block.sync.barriers.pop(offset, None)
                 barrier_at(g, where, lanes)
             if not 1 <= number <= MOST:
@@ -295,14 +301,14 @@ def report_exit(findings: Any, code: Any, block: Any, gone: Any, what: str, lane
     if gone is block:
         message = f"a block may end while {what} to its shared memory is in flight"
         fix = "wait for every load before the block ends"
-    # Many kernels end a block right after an arrival at another block, and these kernels work on
-    # hardware. So only a load into another block is an error.
+    # Many kernels end a block right after an arrival at another block, and this works on hardware.
+    # So a load into another block is an error, and all other accesses are warnings.
     severity = "error" if what == "a load" and gone is not block else "warning"
     findings.add("BLOCK_ENDED", severity, message, fix, code=code, place=(block, lane))
 
 
 def happen_before(block: Any) -> None:
-    """Complete a block's pending arrivals at other blocks, as a release at cluster scope does."""
+    """Complete a block's pending arrivals at other blocks, before a release at cluster scope."""
     machine = block.machine
     for pending in [p for p in machine.pending if isinstance(p, RemoteArrival)]:
         if pending.block is block:
@@ -324,7 +330,11 @@ def _arrive_bytes(g: Any, barrier: Barrier, size_bytes: int, lanes: IntArray) ->
 
 
 def check_arrivals(g: Any, barrier: Barrier, count: int, lanes: IntArray) -> None:
-    """End the run if a phase gets too many arrivals while bytes are pending, or gets 0 arrivals."""
+    """End the run if `count` arrivals at a barrier are not allowed.
+
+    More arrivals than the phase needs are not allowed while bytes are pending. 0 arrivals are never
+    allowed.
+    """
     if (count > barrier.pending and barrier.bytes) or not count:
         g.machine.fault(
             g, "BARRIER_ARRIVALS",
@@ -352,7 +362,8 @@ def _arrive(code: Instruction) -> Operation:
             states[at] = barrier.word
             count, size_bytes = len(at), 0
             if np.ndim(operand) == 0:
-                # The operand is the number of bytes with .expect_tx, else the number of arrivals.
+                # With .expect_tx, the operand is a number of bytes. Otherwise it is the number of
+                # arrivals.
                 total = int(operand) * len(at)
             else:
                 total = int(operand[at].astype(np.int64).sum())
@@ -367,8 +378,8 @@ def _arrive(code: Instruction) -> Operation:
                 clocks = order.publish(order.slots_at(g.block, lanes), relaxed=relaxed)
             warps = (lanes // 32).tolist()
 
-            # `act` may run after this iteration, so keep the iteration's values as default
-            # arguments.
+            # `act` may run when the loop has assigned new values to these variables, so keep the
+            # values of this iteration as default arguments.
             def act(
                 barrier: Barrier = barrier, count: int = count, size_bytes: int = size_bytes,
                 clocks: Clocks | None = clocks, lanes: IntArray = lanes,
@@ -419,14 +430,14 @@ def _wait(code: Instruction) -> Operation:
             lanes = g.lanes[at]
             barrier = barrier_at(g, where, lanes)
             if np.ndim(state) == 0:
-                # Bit 63 of a state is the parity of its phase. With .parity, the operand is the
-                # parity itself.
+                # With .parity, the operand is the parity of a phase. Otherwise the operand is a
+                # state, and bit 63 of the state is the parity.
                 parity: Any = int(state) & 1 if by_parity else int(state) >> 63
             else:
                 parity = (
                     state[at] & state.dtype.type(1) if by_parity else state[at] >> np.uint64(63)
                 )
-            # The phase that the lane tests has ended if the current phase has the other parity.
+            # The tested phase has ended if its parity differs from the parity of the current phase.
             passed: npt.NDArray[np.bool_] = np.broadcast_to(parity != barrier.phase % 2, len(at))
             done[at] = passed
             if passed.all():

@@ -1,10 +1,10 @@
 """The global, shared and local memory of a simulated kernel.
 
-Global memory is a set of regions. A region has the address of its host array, so that pointers and
-tensor maps need no change. An address of shared memory has the block's rank in the cluster in bits
-24 to 31, and the offset in the lower bits. Its generic address is this address plus
-`SHARED_WINDOW`. The local memory of a block is an array (threads, bytes). The generic address of a
-local byte is its offset plus `LOCAL_WINDOW`.
+Global memory is a set of regions. The simulated address of a region is the address of its host
+array, so pointers and tensor maps need no change. A shared address has the block's rank in the
+cluster in bits 24 to 31, and the offset in bits 0 to 23. The corresponding generic address is the
+shared address plus `SHARED_WINDOW`. The local memory of a block is an array (threads, bytes). The
+generic address of a byte in local memory is the byte's offset plus `LOCAL_WINDOW`.
 
 Source: PTX ISA 9.0, 5.1 (state spaces), 6.4 (operands), 9.7.9 (ld, st, atom, red).
 """
@@ -19,11 +19,11 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-# First generic address of shared and of local memory. All host addresses are below these.
+# First generic address of shared memory and of local memory. All host addresses are lower.
 SHARED_WINDOW, LOCAL_WINDOW = 1 << 62, 1 << 61
 RANK_SHIFT = 24
 OFFSET_MASK = (1 << RANK_SHIFT) - 1
-# Bytes of an element -> NumPy type.
+# Size of an element in bytes -> NumPy type.
 UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
@@ -37,7 +37,7 @@ class Region:
 
     def __init__(self, first: int, raw: npt.NDArray[np.uint8], name: str, writable: bool) -> None:
         self.first, self.raw, self.name, self.writable = first, raw, name, writable
-        # Cache of `view`: size of an element -> result.
+        # Cache of the method `view`: size of an element in bytes -> result.
         self._views: dict[int, tuple[Array, int]] = {}
 
     @property
@@ -46,7 +46,7 @@ class Region:
         return len(self.raw)
 
     def view(self, size: int) -> tuple[Array, int]:
-        """Return the memory as elements of `size` bytes, and the address of the first element."""
+        """Return (memory as an array of elements of `size` bytes, address of the first element)."""
         found = self._views.get(size)
         if found is None:
             skip = -self.first % size
@@ -61,7 +61,8 @@ class Memory:
 
     def __init__(self, machine: Any, regions: list[Region]) -> None:
         self.machine = machine
-        # The regions in ascending order without overlap, and the first address of each region.
+        # The regions do not overlap, and their addresses ascend. `_firsts` has the first address of
+        # each region.
         self.regions: list[Region] = []
         self._firsts: list[int] = []
         for region in regions:
@@ -95,9 +96,9 @@ class Memory:
         return region if address < region.first + region.size else None
 
     def read(self, address: int, size: int) -> bytes:
-        """Return `size` bytes of global memory, or fewer bytes where the region ends.
+        """Return `size` bytes of global memory, or fewer bytes if the region ends earlier.
 
-        The result is b"" if no region has the address.
+        The result is b"" if no region contains the address.
         """
         region = self.region_of(address)
         if region is None:
@@ -106,7 +107,10 @@ class Memory:
         return bytes(region.raw[at : at + size])
 
     def region_for(self, g: Any, addresses: Array, size: int) -> Region:
-        """Return the region of all these global accesses; end the run if no region has them all."""
+        """Return the region that contains all these global accesses.
+
+        If no single region contains them, end the run.
+        """
         low, high = int(addresses.min()), int(addresses.max())
         region = self.region_of(low)
         if region is None or high + size > region.first + region.size:
@@ -126,11 +130,11 @@ class Memory:
     def places(
         self, g: Any, mask: Array | None, space: str, addresses: Any, size: int
     ) -> list[tuple[Any, Array | slice, Array]]:
-        """Return the accesses of a group by region, each (owner, indices of threads, offsets).
+        """Return the accesses of a group as (owner, indices of threads, offsets), one per owner.
 
-        The owner is a block for shared memory, None for local memory, else a region. `space` is
-        "global", "shared", "local", or "" for generic addresses. An access outside of all memory
-        ends the run.
+        The owner is a block for shared memory, None for local memory, and a region for global
+        memory. `space` is "global", "shared", "local", or "" for generic addresses. An access
+        outside of all memory ends the run.
         """
         at = np.broadcast_to(addresses, g.n).astype(np.int64)
         which: Any = slice(None)
@@ -146,7 +150,7 @@ class Memory:
             return self._shared(g, which, at & 0xFFFFFFFF, size)
         if space == "local":
             return [(None, which, at)]
-        # In most calls all generic addresses are in shared memory, in local memory or in one
+        # In most calls, all addresses are in shared memory, or all in local memory, or all in one
         # region. Test these cases first.
         low, high = int(at.min()), int(at.max())
         if low >= SHARED_WINDOW:
@@ -163,8 +167,8 @@ class Memory:
     def _by_region(
         self, g: Any, mask: Array | None, which: Any, at: Array, size: int
     ) -> list[tuple[Any, Array | slice, Array]]:
-        # Take the first remaining address with all other addresses in its region, until none is
-        # left.
+        # In each iteration, take the first remaining address, find its region, and take all
+        # remaining addresses in this region.
         lanes = np.arange(g.n)[which]
         found: list[tuple[Any, Array | slice, Array]] = []
         rest = np.ones(len(at), np.bool_)
@@ -194,7 +198,7 @@ class Memory:
         first = int(ranks[0])
         same = bool((ranks == first).all())
         blocks = g.block.cluster.blocks
-        # All blocks of a cluster have equally large shared memory, so the size of block 0 counts.
+        # The shared memory of all blocks of a cluster has one size, so compare with block 0.
         if int(ranks.max()) >= len(blocks) or int(offsets.max()) + size > len(blocks[0].smem):
             self._outside(g, which, at + SHARED_WINDOW, size)
         if same:
@@ -239,7 +243,7 @@ class Memory:
         return region is not None and address + size <= region.first + region.size
 
     def _nearest(self, address: int, size: int) -> str:
-        """Return a text with the distance from an address in no region to the nearest region."""
+        """Return a text with the distance in bytes from an address to the nearest region."""
         if not self.regions:
             return "and no argument has memory"
         at = bisect_right(self._firsts, address)
@@ -267,13 +271,14 @@ class Memory:
         self, g: Any, mask: Array | None, space: str, addresses: Any, size: int, count: int,
         semantics: str,
     ) -> list[Array]:  # fmt: skip
-        """Load `count` elements of `size` bytes for each thread.
+        """Load `count` neighbouring elements of `size` bytes for each thread.
 
-        The result has one array (n,) for each element.
+        The result is a list of `count` arrays, and each array has one element for each thread.
         """
         out = np.zeros((count, g.n), UNSIGNED[size])
         order = self.machine.order
-        # Local memory (`where` is None) belongs to one thread, so its accesses cannot race.
+        # Accesses to local memory (`where` is None) cannot race, because only one thread can access
+        # it.
         for where, which, offsets in self.places(g, mask, space, addresses, size * count):
             if order is not None and where is not None:
                 every, part = _spread(g, mask, which, offsets)
@@ -287,7 +292,10 @@ class Memory:
         self, g: Any, mask: Array | None, space: str, addresses: Any, size: int,
         values: list[Any], semantics: str,
     ) -> None:  # fmt: skip
-        """Store `values` side by side at each thread's address; a value is an array (n,)."""
+        """Store neighbouring elements for each thread, starting at the thread's address.
+
+        `values` has one array for each element, and each array has one entry for each thread.
+        """
         count = len(values)
         order = self.machine.order
         columns = [np.broadcast_to(v, g.n).astype(UNSIGNED[size], copy=False) for v in values]
@@ -296,7 +304,8 @@ class Memory:
                 self.require_writable(g, where, which)
             if order is not None and where is not None:
                 every, part = _spread(g, mask, which, offsets)
-                # Pass the bytes of each thread, because two stores of equal bytes do not race.
+                # Pass the bytes that each thread stores, because two stores of equal bytes are not
+                # reported as a race.
                 data = np.ascontiguousarray(np.stack(columns, axis=1)).view(np.uint8)
                 order.access(
                     g, part, where, every, size * count, write=True, semantics=semantics,
@@ -318,16 +327,18 @@ class Memory:
         )  # fmt: skip
 
     def _view(self, g: Any, where: Any, offsets: Array, size: int, which: Any) -> tuple[Array, Any]:
-        """Return (memory as an array of elements, index of the elements at `offsets`)."""
-        # `where` is None for the local memory of the group's threads.
+        """Return (memory as an array of elements, index of the elements at `offsets`).
+
+        `where` is None for local memory, a block for its shared memory, or a region.
+        """
         if where is None:
             local = g.block.local
             need = int(offsets.max()) + 16
             if local.shape[1] < need:
                 self._outside(g, which, offsets + LOCAL_WINDOW, size)
             return local.view(UNSIGNED[size]), (g.lanes[which], offsets // size)
-        # Only a block has `smem`. A region may begin at any byte, so its view starts at the first
-        # aligned element.
+        # A block has `smem`, and a region does not. A region may begin at an unaligned address, so
+        # its view starts at the first aligned element.
         smem = getattr(where, "smem", None)
         if smem is not None:
             return where.smem_view(size), offsets // size
@@ -337,7 +348,7 @@ class Memory:
     # -- rows of matrices ------------------------------------------------------------------------
 
     def load_rows(self, g: Any, addresses: Array, size: int) -> Array:
-        """Return the rows of ldmatrix in shared memory as bytes (rows, size)."""
+        """Return the rows that ldmatrix reads in shared memory, an array of bytes (rows, size)."""
         block, offsets = self._rows(g, addresses, size)
         if self.machine.order is not None:
             self._note_rows(g, block, offsets, size, None)
@@ -345,7 +356,7 @@ class Memory:
         return found
 
     def store_rows(self, g: Any, addresses: Array, rows: Array) -> None:
-        """Store the rows of stmatrix, bytes (rows, size), in shared memory."""
+        """Store the rows of stmatrix, an array of bytes (rows, size), in shared memory."""
         size = rows.shape[1]
         block, offsets = self._rows(g, addresses, size)
         if self.machine.order is not None:
@@ -369,8 +380,8 @@ class Memory:
     def _note_rows(self, g: Any, block: Any, offsets: Array, size: int, rows: Array | None) -> None:
         """Check and record in `Order` the accesses of ldmatrix (`rows` is None) or stmatrix.
 
-        `offsets` has the 8 rows of each matrix and warp. Lanes 0 to 7 of the warp count as the
-        threads that access these rows.
+        `offsets` has an offset for each of the 8 rows of each matrix of each warp. Lanes 0 to 7 of
+        a warp are recorded as the threads that access these rows.
         """
         warps = max(1, g.n // 32)
         shaped = offsets.reshape(-1, warps, 8)
@@ -394,10 +405,10 @@ class Memory:
         self, g: Any, mask: Array | None, space: str, addresses: Any, size: int, semantics: str,
         combine: Any, *operands: Any,
     ) -> Array:  # fmt: skip
-        """Execute an atomic operation of each thread in turn; return the old values (n,).
+        """Execute an atomic operation for one thread after another; return each thread's old value.
 
-        `combine(old, *operands)` returns the new values. A call has the values of several threads
-        as arrays, and these threads have distinct addresses.
+        `combine(old, *operands)` returns the new values. Its arguments are arrays with the values
+        of several threads whose addresses are distinct.
         """
         old = np.zeros(g.n, UNSIGNED[size])
         values = [np.broadcast_to(v, g.n) for v in operands]
@@ -421,7 +432,8 @@ class Memory:
                 changed = changed or bool((after != before).any())
                 view[at] = after
                 old[who] = before
-            # An atomic that changes no memory is a poll, for example a failed compare-and-swap.
+            # If an atomic operation changes no memory, it counts as a poll. An example is a failed
+            # compare-and-swap.
             if changed:
                 self.machine.progress += 1
             else:
@@ -436,7 +448,7 @@ def _shifted(index: Any, n: int) -> Any:
 
 
 def _spread(g: Any, mask: Array | None, which: Any, offsets: Array) -> tuple[Array, Array | None]:
-    """Return (offsets for all threads of the group, mask of the threads in `which`)."""
+    """Return (array with one offset for each thread of a group, mask of the threads in `which`)."""
     if isinstance(which, slice):
         return offsets, mask
     every = np.zeros(g.n, np.int64)
@@ -446,11 +458,11 @@ def _spread(g: Any, mask: Array | None, which: Any, offsets: Array) -> tuple[Arr
 
 
 def _turns(index: Array) -> list[Any]:
-    """Split threads into turns, so that the threads of a turn have distinct values of `index`.
+    """Split threads into turns, so that the threads of one turn have distinct values of `index`.
 
-    Threads with one value take turns in their order.
+    If several threads have equal values, the thread with the lowest number is in the earliest turn.
     """
-    # The rank of a thread is its position among the threads with its value.
+    # The rank of a thread is the number of lower threads with an equal value.
     order = np.argsort(index, kind="stable")
     ordered = index[order]
     starts = np.r_[True, ordered[1:] != ordered[:-1]]

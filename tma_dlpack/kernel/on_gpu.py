@@ -1,7 +1,8 @@
 """Launch of a kernel on the GPU for `run_kernel(backend="cuda")`.
 
-Host tensors are copied to the GPU before the launch and back to the host after it. A map of a host
-tensor describes the tensor's copy on the GPU. Addresses inside structures are passed unchanged.
+Host tensors are copied to the GPU before the launch and back to the host after the launch. If a map
+describes a host tensor, the kernel gets a map of the tensor's copy on the GPU. Addresses inside
+structures are passed unchanged.
 
 Source: CUDA driver API 13.0, `cuLaunchKernelEx` and `CUlaunchConfig`.
 """
@@ -36,13 +37,12 @@ from tma_dlpack.kernel.core import (
 _CLUSTER_DIMENSION = 4
 # The default stream.
 _STREAM = 0
-# The device copy of a storage and the storage on the host have equal addresses modulo this number
-# of bytes.
+# A storage on the host and its copy on the device have equal addresses modulo _ALIGNMENT bytes.
 _ALIGNMENT = 256
 
 
 class _Attribute(ctypes.Structure):
-    """CUlaunchAttribute, an id at byte 0 and a value of 64 bytes at byte 8."""
+    """CUlaunchAttribute: an id at byte 0, and a value of 64 bytes that begins at byte 8."""
 
     _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_uint * 16))
 
@@ -62,7 +62,7 @@ class _Config(ctypes.Structure):
 
 @lru_cache(maxsize=32)
 def _library(ptx: str) -> Library:
-    """Return the library that the driver compiles from PTX, once per process."""
+    """Return the library that the driver compiles from PTX; the result is cached."""
     handle = ctypes.c_void_p()
     driver.call("cuLibraryLoadData", handle, ptx.encode(), None, None, 0, None, None, 0)
     assert handle.value is not None
@@ -85,8 +85,8 @@ class _Copies:
         if storage.address not in self.known:
             raw = host_bytes(view, storage)
             room = self.stack.enter_context(scratch(storage.size_bytes + _ALIGNMENT))
-            # A view may begin anywhere in its storage. So align the copy as the storage is, which
-            # keeps the alignment of all its addresses.
+            # A tensor may begin anywhere in its storage. So choose a device address that equals
+            # the storage's address modulo _ALIGNMENT, which keeps the alignment of every element.
             device = room + (storage.address - room) % _ALIGNMENT
             upload(device, np.ascontiguousarray(raw), _STREAM)
             self.known[storage.address] = device, raw
@@ -116,8 +116,8 @@ def launch(
     TmaUnsupportedError
         If there is no GPU.
     TmaDriverError
-        If the driver refuses the kernel, or if the kernel fails. If it fails, the CUDA context is
-        unusable afterwards.
+        If the driver refuses the kernel, or if the kernel fails. After a failure of the kernel, the
+        CUDA context is unusable.
     """
     device_id = next((d for d in map(_device_of, args) if d is not None), None)
     with driver.in_context(device_id) as ordinal, ExitStack() as stack:
@@ -162,7 +162,7 @@ def _argument(copies: _Copies, stack: ExitStack, parameter: Parameter, value: An
         data = b"".join(_map_bytes(copies, one) for one in maps)
         if parameter.size == len(data):
             return (ctypes.c_ubyte * len(data)).from_buffer_copy(data)
-        # A map needs an alignment of 64 bytes. cuMemAlloc aligns to 256 bytes.
+        # The address of a map must be a multiple of 64 bytes. cuMemAlloc aligns to 256 bytes.
         address = stack.enter_context(scratch(len(data)))
         upload(address, np.frombuffer(data, np.uint8).copy(), _STREAM)
         synchronize(_STREAM)
@@ -174,7 +174,10 @@ def _argument(copies: _Copies, stack: ExitStack, parameter: Parameter, value: An
 
 
 def _map_bytes(copies: _Copies, tensor_map: tma.TensorMap) -> bytes:
-    """Return the bytes of a map; a host tensor's map gets the address of the device copy."""
+    """Return the bytes of a map for the launch.
+
+    If the map describes a host tensor, the bytes have the address of the copy on the device.
+    """
     view = tensor_map.view
     if view is None or view.device.is_cuda:
         return bytes(tensor_map)

@@ -1,7 +1,7 @@
-"""Operands of PTX instructions as small tuples.
+"""Parse the operands of PTX instructions.
 
-A register or a name is a `Reg`, a number is an int, and ``_`` is None. The other operands are
-tuples:
+A register or a name becomes a `Reg`, a number becomes an int, and ``_`` becomes None. All other
+operands become tuples:
 
 - ``("address", base, offset)`` for ``[base + offset]``;
 - ``("sum", base, offset)`` for ``base + offset``;
@@ -30,8 +30,8 @@ class Reg(NamedTuple):
     name: str
 
 
-# Integers such as "-0x1F", "0b101" and "42U", floats as bits such as "0f3F800000", and decimal
-# floats such as "1.5e3".
+# _NUMBER matches integers such as "-0x1F", "0b101" and "42U". _FLOAT matches the bits of a float,
+# such as "0f3F800000". _DECIMAL matches decimal floats such as "1.5e3".
 _NUMBER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?")
 _FLOAT = re.compile(r"(-?)0([fFdD])([0-9a-fA-F]{8}|[0-9a-fA-F]{16})")
 _DECIMAL = re.compile(r"-?\d+\.\d*(?:[eE][-+]?\d+)?")
@@ -42,7 +42,8 @@ _SPECIAL = re.compile(
     r"total_smem_size|aggr_smem_size|lanemask_\w+|pm\d+|envreg\d+|reserved_smem_offset_\w+|"
     r"current_graph_exec)(?:\.[xyzw])?"
 )
-# A name such as "%r12", and a sum such as "buffer+16".
+# _NAME matches a name such as "%r12". _SUM matches a sum such as "buffer+16". _SUFFIX matches an
+# element of a vector such as "%v.x".
 _NAME = re.compile(r"[%A-Za-z_$][\w$#]*")
 _SUM = re.compile(r"([%A-Za-z_$][\w$#]*)\s*([+-])\s*(-?\w+)")
 
@@ -69,21 +70,22 @@ def number_of(text: str) -> int | None:
 
 
 _MEETS = ("bar.", "barrier.sync", "barrier.red", "barrier.arrive", "barrier.cta", "cp.async.bulk")
-#: Opcodes that end the search of `is_in_flight`, because a load is complete there or the basic
-#: block ends. mbarrier.arrive completes earlier loads. mbarrier.arrive.expect_tx is excluded,
-#: because a thread executes this instruction before its own copy without a wait in between.
+#: Opcodes that end the search of `is_in_flight`, either because they complete the load or because
+#: they end the basic block. mbarrier.arrive completes earlier loads. mbarrier.arrive.expect_tx is
+#: excluded, because a thread executes it just before the thread issues its own copy.
 _SHOWS_OR_LEAVES = re.compile(
     r"mbarrier\.arrive(?!\.expect_tx)|fence|membar|bra\b|brx\b|call\b|ret\b|exit\b"
 )
 
 
 def is_in_flight(read: Instruction, code: Sequence[Instruction]) -> bool:
-    """Return whether a barrier or bulk copy follows a load before an instruction uses its value.
+    """Return whether a load may be incomplete when a later barrier or bulk copy executes.
 
-    Such a load may still run after the barrier, because a barrier of threads does not wait for
-    loads. An arrival at an mbarrier completes the thread's earlier loads, because the arrival
-    follows the loads on one path to shared memory. These facts are measured (H100, 2026-11-24;
-    ``tests/lint/on_gpu.cu``, `read_block_wrong` and `read_arrived_wrong`).
+    This is the case if no instruction between the load and the barrier or bulk copy uses the loaded
+    value, because a barrier of threads does not wait for loads. But an arrival at an mbarrier
+    completes the thread's earlier loads, because the arrival takes the same path to shared memory
+    after the loads. These facts are measured (H100, 2026-11-24; ``tests/lint/on_gpu.cu``,
+    `read_block_wrong` and `read_arrived_wrong`).
     """
     values = set(_NAME.findall(read.operands.partition("[")[0]))
     place = next(n for n, other in enumerate(code) if other is read)
@@ -98,12 +100,12 @@ def is_in_flight(read: Instruction, code: Sequence[Instruction]) -> bool:
 
 
 def operands_of(code: Instruction) -> list[Any]:
-    """Return the operands of an instruction in the form that the module describes."""
+    """Return the operands of an instruction in the forms that this module's docstring lists."""
     return [operand(text) for text in code.split()] if code.operands.strip() else []
 
 
 def operand(text: str) -> Any:
-    """Return the operand of a text in the form that the module describes."""
+    """Return one operand in the form that this module's docstring lists."""
     text = text.strip()
     if text == "_":
         return None
@@ -143,7 +145,7 @@ def _address(part: Any) -> Any:
 
 
 def _parts(text: str) -> list[str]:
-    """Split a text at its commas outside of brackets."""
+    """Split a text at the commas that are outside of brackets."""
     found, depth, start = [], 0, 0
     for at, letter in enumerate(text):
         if letter in "{[(":

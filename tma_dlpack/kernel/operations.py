@@ -1,7 +1,7 @@
-"""`Operation`, the effect of an instruction on a group, and the registry of operations.
+"""`Operation`, the effect of an instruction on a group of threads, and the registry of operations.
 
-Other modules register makers with `operation`. A maker is a function that returns the `Operation`
-of an instruction.
+Other modules register *makers* with the decorator `operation`. A maker is a function that returns
+the `Operation` of an instruction.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from tma_dlpack.ptx.parse import Instruction
 class Operation(NamedTuple):
     """The operation of an instruction.
 
-    ``run(g, mask, *sources)`` executes the instruction for the group `g`. The result is None
-    without a destination register, an array for one register, or a tuple of arrays for several
-    registers. `mask` is the guard of each lane, or None if all lanes execute. If the instruction
-    waits, `run` may return a callable, which the group calls after the wait to get the result.
+    ``run(g, mask, *sources)`` executes the instruction for the group `g`. `mask` is the guard of
+    each lane, or None if all lanes execute. The result is None without a destination register, an
+    array for one register, or a tuple of arrays for several registers. If the instruction waits,
+    `run` may return a callable. The group calls it after the wait to get the result.
     """
 
     run: Callable[..., Any]
     #: Number of leading operands that the instruction writes; a {vector} is one operand.
     destinations: int = 0
-    #: Whether the group may have to wait. Then the basic block ends after the instruction.
+    #: Whether the group may have to wait. If True, the basic block ends after the instruction.
     pauses: bool = False
     #: Whether the lanes of the member mask must execute the instruction together.
     needs_warp: bool = False
     #: Whether a {vector} operand is passed as one array (registers, lanes).
     register_block: bool = False
-    #: Whether the first operand is read as well as written.
+    #: Whether the instruction also reads its destination operand.
     updates: bool = False
 
 
@@ -58,7 +58,8 @@ def operation(*prefixes: str) -> Callable[[Maker], Maker]:
 
 def operation_of(code: Instruction) -> Operation | None:
     """Return the operation of an instruction, or None if no maker supports the instruction."""
-    # Use the maker with the longest prefix: "cp.async.bulk.tensor", not "cp.async.bulk".
+    # Prefer the maker with the longest prefix. For example, for "cp.async.bulk.tensor.2d" prefer
+    # "cp.async.bulk.tensor" to "cp.async.bulk".
     words = code.opcode.split(".")
     for count in range(len(words), 0, -1):
         make = _MAKERS.get(".".join(words[:count]))

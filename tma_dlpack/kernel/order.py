@@ -1,20 +1,20 @@
-"""`Order`, which finds two accesses to one byte that nothing orders, and reports them.
+"""`Order`, which reports two accesses to one byte if no synchronisation orders them.
 
-An *agent* is a warp, or the asynchronous operations of one kind and one owner, for example the
-loads that complete on one mbarrier or the bulk stores of one thread. Each agent has a clock. Each
-access has a stamp, which contains the clock of its agent at the access. For every agent a warp
-knows four clocks, the rows of `Order.known`. A clock in a row means that the agent's accesses up to
-this clock have the row's property:
+An *agent* is a warp, or the asynchronous operations of one kind and one owner. For example, the
+loads that complete on one mbarrier are an agent, and so are the bulk stores of one thread. Each
+agent has a clock. Each access has a stamp, which contains the value of its agent's clock at the
+access. For each agent, a warp knows four clock values, one in each row of `Order.known`. The value
+c in a row means that the agent's accesses up to clock c have the property of this row:
 
 - `SEEN`: release and acquire order the accesses before the warp's next instruction (PTX memory
   model, causality order);
-- `FENCED`, `FENCED_GLOBAL`: in addition, a proxy fence for shared or global memory follows the
-  accesses, so the warp's next asynchronous operation sees them;
-- `DONE`: the accesses are complete. A relaxed arrival is enough for this property. A warp needs
-  only this property to overwrite bytes that the agent has read.
+- `FENCED` for shared memory, `FENCED_GLOBAL` for global memory: in addition, a proxy fence follows
+  the accesses, so the warp's next asynchronous operation sees them;
+- `DONE`: the accesses are complete. A relaxed arrival is enough for this property. If the agent has
+  read some bytes, a warp needs only this property to overwrite these bytes.
 
-A release and an acquire transfer all four clocks. So the proxy fence may be anywhere between the
-access and the asynchronous operation, and any thread may execute it.
+A release and an acquire transfer all four clock values. So the proxy fence may be anywhere between
+the access and the asynchronous operation, and any thread may execute the fence.
 
 Source: PTX ISA 9.0, chapter 8 (memory consistency model), section "Async proxy".
 """
@@ -33,22 +33,24 @@ from tma_dlpack.kernel.words import MEETINGS, Meeting
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-#: Clocks that `Order.publish` returns and `Order.receive` takes, an array (4, slots of agents).
+#: Array (4, slots of agents) of clock values. `Order.publish` returns such an array, and
+#: `Order.receive` has it as an argument.
 Clocks = npt.NDArray[np.int32]
 
-# Rows of `Order.known`. DONE is the last row, so that `clocks[:DONE]` are the other three.
+# Rows of `Order.known`. DONE is the last row, so `clocks[:DONE]` selects the rows without DONE.
 SEEN, FENCED, FENCED_GLOBAL, DONE = range(4)
 _WAYS = 4
 # Mask of the bits of a stamp below its clock.
 _LOW = (1 << CLOCK_SHIFT) - 1
 _WARP = 32
-# Bytes of a piece of a bulk load.
+# Size in bytes of a piece of a bulk load.
 _PIECE = 16
 # Bytes of a tensor map.
 MAP_BYTES = 128
-#: An access to more distinct addresses than this number is an access to data, not to flags.
+#: If one instruction of a group accesses more distinct addresses than _MOST_FLAGS, the accessed
+#: memory counts as data, not as flags.
 _MOST_FLAGS = 64
-# Semantics of strong accesses. Two unordered strong accesses are no race.
+# Semantics of strong accesses. Two strong accesses are no race, even if nothing orders them.
 _NO_RACE = frozenset(("relaxed", "volatile", "acquire", "release", "acq_rel", "sc"))
 
 
@@ -61,9 +63,10 @@ class Agent(NamedTuple):
 
 
 class Order:
-    """Checker of the order of accesses, with all agents' clocks and each byte's last accesses.
+    """Checker of the order of accesses.
 
-    Findings are reported with ``findings.add(rule, severity, message, fix, g=, lanes=, also=)``.
+    It stores the clocks of all agents, and the last accesses to each byte of memory. It reports
+    findings with ``findings.add(rule, severity, message, fix, g=, lanes=, also=)``.
     """
 
     slot: npt.NDArray[np.int32]
@@ -73,17 +76,18 @@ class Order:
 
     def __init__(self, findings: Any) -> None:
         self.findings = findings
-        # Agent 0 is the agent of memory that nobody has accessed.
+        # Agent 0 stands for "no agent": it is the writer of memory that has not been written.
         self.agents: list[Agent | None] = [None]
-        # Agent -> slot, an index of `known` and `clock`. The agents of an ended block get slot 0,
-        # whose clocks are 0, and new agents use the free slots.
+        # Agent -> slot, which is an index into `known` and `clock`. When a block has ended, its
+        # agents get slot 0, where all clocks are 0. New agents reuse the slots that become free.
         self.slot = np.zeros(64, np.int32)
         self.is_async = np.zeros(64, np.bool_)
-        # known[row, warp's slot, agent's slot] is the clock of the agent that the warp knows.
+        # known[row, slot of a warp, slot of an agent] is the agent's clock, as the warp knows it.
         self.known = np.zeros((_WAYS, 64, 64), np.int32)
-        # Clock of a warp, by slot. Callers pass the clocks of asynchronous agents.
+        # Slot of a warp -> current clock of the warp. For asynchronous agents, callers of `Order`
+        # pass the clocks as arguments.
         self.clock = np.zeros(64, np.int32)
-        # Instructions that accessed memory; a stamp contains an index of this list.
+        # Instructions that have accessed memory. A stamp contains an index into this list.
         self.sites: list[Any] = []
         self._free: list[int] = []
         # id of a load instruction -> result of `operands.is_in_flight`.
@@ -91,28 +95,30 @@ class Order:
         self._used = 1
         self._site_of: dict[int, int] = {}
         self._shadows: dict[int, tuple[Any, Shadow]] = {}
-        # (id of the region, offset) of a flag -> clocks that the writes to the flag published.
+        # (id of the region, offset) of a flag -> clocks that strong writes to the flag published.
         self._flags: dict[tuple[int, int], Clocks] = {}
         # Slot of a warp -> clocks that the warp published at its last fence.
         self._published: dict[int, Clocks] = {}
         # Slot of a warp -> clocks that the warp's relaxed reads received since its last fence.
         self._observed: dict[int, Clocks] = {}
-        # Release fences of tensor maps: (slot of the warp, its clock, clocks that the warp knew).
+        # Releases by fence.proxy.tensormap: (slot of the warp, clock of the warp, clocks that the
+        # warp knew at the fence).
         self._map_releases: list[tuple[int, int, Clocks]] = []
-        # Address of a map -> its acquire fences, with the same three entries.
+        # Address of a map -> acquires of the map by fence.proxy.tensormap, as (slot of the warp,
+        # clock of the warp, clocks that the warp knew at the fence).
         self._map_acquires: dict[int, list[tuple[int, int, Clocks]]] = {}
 
     # -- agents ----------------------------------------------------------------------------------
 
     def add_warps(self, block: Any, count: int) -> IntArray:
-        """Add agents for the warps of a block; return their numbers."""
+        """Add an agent for each warp of a block; return the numbers of these agents."""
         numbers = [self.add_agent("warp", block, f"warp {n}") for n in range(count)]
         agents = np.array(numbers, np.int64)
         self.clock[self.slot[agents]] = 1
         return agents
 
     def add_agent(self, kind: str, block: Any, name: str = "") -> int:
-        """Add an agent and return its number; `MEETINGS` lists the kinds."""
+        """Add an agent and return its number; the table `MEETINGS` lists the possible kinds."""
         if not self._free:
             self._free.append(self._used)
             self._used += 1
@@ -128,7 +134,10 @@ class Order:
         return number
 
     def retire(self, blocks: Iterable[Any]) -> None:
-        """Free the slots of ended blocks' agents, unless a warp or flag still has their clocks."""
+        """Free the slots of the agents of ended blocks.
+
+        Keep the slots if another block's warp, or a flag, has nonzero clocks of these agents.
+        """
         gone = set(map(id, blocks))
         for key in [key for key, (owner, _) in self._shadows.items() if id(owner) in gone]:
             del self._shadows[key]
@@ -149,7 +158,7 @@ class Order:
                 self._observed.pop(slot, None)
 
     def slots_of(self, g: Any, mask: BoolArray | None = None) -> IntArray:
-        """Return the slots of the warps with executing threads of a group."""
+        """Return the slots of the warps of a group that have executing threads."""
         return self.slots_at(g.block, g.lanes if mask is None else g.lanes[mask])
 
     def slots_at(self, block: Any, lanes: Any) -> IntArray:
@@ -163,8 +172,9 @@ class Order:
     def publish(self, slots: IntArray, *, relaxed: bool = False) -> Clocks:
         """Return the clocks that these warps publish, and increment the clock of each warp.
 
-        The published clocks do not cover the warps' later accesses. With `relaxed`, only the DONE
-        clocks are the current clocks. The other clocks date from each warp's last fence.
+        The clocks are incremented so that the published values do not cover later accesses. With
+        `relaxed`, only the row DONE has the current values. The other rows have the values of each
+        warp's last fence.
         """
         clocks = self.snapshot(slots)
         if relaxed:
@@ -183,9 +193,10 @@ class Order:
         return clocks
 
     def receive(self, slots: IntArray, clocks: Clocks | None, *, relaxed: bool = False) -> None:
-        """Add published clocks to the clocks that warps know.
+        """Update the clocks that warps know with published clocks.
 
-        With `relaxed`, add only the DONE clocks now, and the others at each warp's next fence.
+        With `relaxed`, update only the row DONE now. Update the other rows at each warp's next
+        fence.
         """
         if clocks is None:
             return
@@ -198,13 +209,13 @@ class Order:
             self._observed[slot] = merged(self._observed.get(slot), clocks)
 
     def learn(self, slots: IntArray, agent: int, clock: int) -> None:
-        """Note that warps know an asynchronous agent's accesses up to a clock as complete."""
+        """Record that warps know an asynchronous agent's accesses up to `clock` to be complete."""
         slot = self.slot[agent]
         for way in (SEEN, DONE):
             self.known[way, slots, slot] = np.maximum(self.known[way, slots, slot], clock)
 
     def completed(self, clocks: Clocks | None, agent: int, clock: int) -> Clocks:
-        """Return a copy of `clocks` in which an asynchronous agent is complete up to `clock`."""
+        """Return a copy of `clocks` in which the accesses of `agent` up to `clock` are complete."""
         clocks = np.array(merged(clocks, np.zeros((_WAYS, len(self.clock)), np.int32)))
         slot = self.slot[agent]
         for way in (SEEN, DONE):
@@ -213,17 +224,18 @@ class Order:
 
     def fence(self, slots: IntArray) -> None:
         """Execute fence.acq_rel, fence.sc or membar."""
-        # A fence lets the relaxed reads before it acquire, and the relaxed writes after it release.
+        # Relaxed reads before the fence become acquires at the fence. Relaxed writes after the
+        # fence release the accesses before the fence.
         for slot in slots.tolist():
             self.receive(np.array([slot]), self._observed.pop(slot, None))
             self._published[slot] = self.snapshot(np.array([slot]))
         self.clock[slots] += 1
 
     def fence_proxy(self, slots: IntArray, ways: Sequence[int] = (FENCED, FENCED_GLOBAL)) -> None:
-        """Execute fence.proxy.async, which orders the generic and the async proxy."""
+        """Execute fence.proxy.async, which orders accesses of the generic and the async proxy."""
         for way in ways:
-            # Asynchronous operations now see the warp's accesses and all accesses that the warp
-            # sees.
+            # Later asynchronous operations see the accesses of the warp itself, and all accesses
+            # that the warp sees.
             self.known[way, slots] = np.maximum(self.known[way, slots], self.known[SEEN, slots])
             self.known[way, slots, slots] = self.clock[slots]
         self.clock[slots] += 1
@@ -238,21 +250,21 @@ class Order:
     # -- tensor maps -----------------------------------------------------------------------------
 
     def release_maps(self, slots: IntArray) -> None:
-        """Execute the release of fence.proxy.tensormap, which publishes changed maps."""
+        """Execute fence.proxy.tensormap with .release, which publishes changes of tensor maps."""
         self._map_releases += self._at(slots)
 
     def acquire_map(self, slots: IntArray, address: int) -> None:
-        """Execute the acquire of fence.proxy.tensormap, which lets copies see a changed map."""
+        """Execute fence.proxy.tensormap with .acquire, so that later copies see a changed map."""
         self._map_acquires.setdefault(address, []).extend(self._at(slots))
 
     def _at(self, slots: IntArray) -> list[tuple[int, int, Clocks]]:
-        # Each entry is (slot of a warp, its clock at the fence, clocks that it knows there).
+        # Each entry is (slot of a warp, clock of the warp, clocks that the warp knows).
         points = [(s, int(self.clock[s]), self.snapshot(np.array([s]))) for s in slots.tolist()]
         self.clock[slots] += 1
         return points
 
     def use_map(self, g: Any, lane: int, region: Any, offset: int, address: int) -> None:
-        """Report a copy by a map that the kernel has changed if the required fences are missing."""
+        """Report a copy if the kernel has changed its map and the required fences are missing."""
         shadow = self._shadow(region)
         if not shadow.is_written:
             return
@@ -264,9 +276,9 @@ class Order:
         slots, clocks = self.slot[writers[written]], stamps[written] >> CLOCK_SHIFT
         slot = int(self.slot[g.block.warp_agents[lane // _WARP]])
         seen = self.snapshot(np.array([slot]))[SEEN]
-        # The copy must follow an acquire fence. For every byte that the kernel wrote, the acquire
-        # must follow the writer's release fence, or the tensormap.cp_fenceproxy that wrote the
-        # byte.
+        # The copy must be ordered after an acquire of the map. For every byte of the map that the
+        # kernel wrote, the acquire must be ordered after a release by the writer, or after the
+        # tensormap.cp_fenceproxy that wrote the byte.
         for at, clock, acquired in self._map_acquires.get(address, ()):
             if seen[at] < clock:
                 continue
@@ -297,23 +309,25 @@ class Order:
         semantics: str = "weak",
         data: npt.NDArray[np.uint8] | None = None,
     ) -> None:
-        """Check and record the generic accesses of a group; call this before memory changes.
+        """Check and record accesses of a group's threads; call this before memory is changed.
 
         Parameters
         ----------
         region
-            A block, which stands for its shared memory, or a region of global memory.
+            A `Block` for its shared memory, or a `Region` of global memory.
         offsets : array (n,)
-            Byte offset in the region for each thread of the group. The offset of a thread that the
-            mask excludes has no meaning.
+            Byte offset in the region for each thread of the group. If the mask excludes a thread,
+            the offset of the thread is ignored.
         size : int
             Number of bytes that each thread accesses.
         write, atomic : bool
-            Whether the access is a store, or an atomic operation, which reads and writes.
+            `write` is True for a store. `atomic` is True for an atomic operation, which reads and
+            writes.
         semantics : str
             "weak", "relaxed", "volatile", "acquire", "release", "acq_rel" or "sc".
         data : uint8 array (n, size), optional
-            Bytes that a store writes. Two unordered stores of equal bytes are not reported.
+            Bytes that a store writes. If two unordered stores write equal bytes, they are not
+            reported.
         """
         lanes = g.lanes
         if mask is not None:
@@ -327,10 +341,11 @@ class Order:
         strong = atomic or semantics in _NO_RACE
         if shadow.is_shared and region is not g.block:
             self.note_remote(g, lanes, region)
-        # Acquire before the check of the access, and release after the check.
+        # A strong read may acquire, so receive clocks before the check. A strong write may release,
+        # so publish clocks after the check.
         if strong and not atomic and not write:
             self._acquire_flags(g, mask, region, offsets, semantics)
-        # All units of a thread's access get one stamp; `shadow` describes its bits.
+        # Each thread's access has one stamp; the module `shadow` describes the bits of a stamp.
         units = shadow.units(offsets.astype(np.int64), size)
         slots = self.slot[agents]
         site = self._site(g.code)
@@ -346,7 +361,10 @@ class Order:
             self._release_flags(g, mask, region, offsets, semantics)
 
     def note_remote(self, g: Any, lanes: IntArray, block: Any) -> None:
-        """Record an access to another block of the cluster, which must end after the access."""
+        """Record an access to `block`, another block of the cluster.
+
+        `barriers.end_of_block` checks that `block` does not end before the access is complete.
+        """
         for slot in self.slots_at(g.block, lanes).tolist():
             block.sync.remote[slot] = int(self.clock[slot]), g.block, g.code, int(lanes[0])
 
@@ -376,7 +394,8 @@ class Order:
             wrong = self._unknown(SEEN, slots[:, None], writers, last)
             late = self._unknown(DONE, slots[:, None], writers, last)
             if wrong is not None:
-                # A thread may overwrite the bytes of a complete bulk copy without an acquire.
+                # A thread may overwrite bytes that a bulk copy has written, if the thread knows
+                # that the copy is complete (DONE). The thread needs no acquire.
                 wrong &= ~self.is_async[writers] | (False if late is None else late)
                 same = _is_same(shadow, units, data)
                 if same is not None:
@@ -393,17 +412,20 @@ class Order:
                 wrong &= ~same
             self._meet(g, lanes, "overwrite", wrong, readers, last, agents, stamps)
         shadow.note_writes(agents[:, None], units, stamps[:, None])
-        # Two unordered warps stored equal bytes, so a reader may follow either store. The stamp
-        # becomes 0, which every warp knows.
+        # If two unordered warps stored equal bytes, a later reader may be ordered after either of
+        # the two stores. So set the stamp to 0: every access is ordered after stamp 0.
         if equal is not None and equal.any():
             shadow.writer[units[equal]], shadow.stamp[units[equal]] = agents[0], 0
 
     def _unknown(
         self, way: int, slots: IntArray, agents: npt.NDArray[Any], stamps: IntArray
     ) -> BoolArray | None:
-        """Return the mask of accesses that are newer than the clocks that warps know, or None."""
+        """Return a mask of the accesses that are newer than the clocks that the warps know.
+
+        Return None if there is no such access.
+        """
         limits = self.known[way][slots, self.slot[agents]].astype(np.int64)
-        # Set all lower bits of the limit, so that it includes every stamp of its clock.
+        # Set all bits below the clock, so that the limit is the largest stamp with this clock.
         wrong: BoolArray = stamps > (limits << CLOCK_SHIFT | _LOW)
         return wrong if wrong.any() else None
 
@@ -414,7 +436,8 @@ class Order:
         """Report accesses of threads that are not ordered after earlier accesses."""
         both_atomic = (last & ATOMIC != 0) & (stamps[:, None] & ATOMIC != 0)
         own = others == agents[:, None]
-        # The accesses of one thread are ordered. Two lanes of a warp need a __syncwarp.
+        # The accesses of one thread are ordered. Accesses of two lanes of one warp are ordered only
+        # by __syncwarp.
         same_lane = own & (last & LANE_BITS == stamps[:, None] & LANE_BITS)
         wrong = wrong & ~both_atomic & ~same_lane
         for other in np.unique(others[wrong]).tolist():
@@ -472,21 +495,22 @@ class Order:
         self, g: Any, lanes: Any, region: Any, where: Units, agent: int, clock: int,
         *, known: Clocks | None = None, quiet: bool = False,
     ) -> None:  # fmt: skip
-        """Check and record the reads of an asynchronous operation when it is issued.
+        """Check and record the reads of an asynchronous operation; call this at its issue.
 
         Parameters
         ----------
         lanes : int array
             Threads that issue the operation.
         where : (first, last) or int array
-            Bytes of the region, as a range of bytes or as the unit numbers of `Order.units`.
+            The bytes that are read: either a range of bytes of the region, or the unit numbers that
+            `Order.units` returns.
         agent, clock : int
-            Agent and clock of the operation. A warp may overwrite the bytes after it knows this
-            clock of the agent.
+            Agent and clock of the operation. A warp may overwrite the bytes when it knows that the
+            agent has reached this clock (DONE).
         known : optional
-            Clocks that the issuing warps know. The default is `issue(g, lanes)`.
+            Clocks that the issuing warps know. The default is ``self.issue(g, lanes)``.
         quiet : bool
-            Whether a read of uninitialised memory is allowed.
+            True if the operation may read uninitialised shared memory.
         """
         shadow = self._shadow(region)
         units = shadow.index(where)
@@ -510,12 +534,12 @@ class Order:
         after: Callable[[], npt.NDArray[np.uint8]] | None = None,
         generic: bool = False,
     ) -> None:  # fmt: skip
-        """Check and record the writes of an asynchronous operation when it is issued.
+        """Check and record the writes of an asynchronous operation; call this at its issue.
 
-        `async_read` describes the common parameters. `atomic` is True for a reduction, because two
-        reductions do not race. `after` returns the bytes of the region after the operation; two
-        unordered bulk stores of equal bytes are not reported. `generic` is True for a write of the
-        generic proxy (st.async).
+        `async_read` describes `lanes`, `where`, `agent`, `clock` and `known`. `atomic` is True for
+        a reduction: two reductions do not race. `after` returns the bytes that the region will have
+        after the operation: two unordered bulk stores of equal bytes are not reported. `generic` is
+        True if the operation writes through the generic proxy (st.async).
         """
         shadow = self._shadow(region)
         units = shadow.index(where)
@@ -527,7 +551,7 @@ class Order:
         if shadow.is_written:
             writers, last = shadow.writer[units], shadow.stamp[units]
             if atomic:
-                # Every warp knows stamp 0, so an earlier reduction is not reported.
+                # A stamp of 0 is never reported. So replace the stamps of earlier reductions by 0.
                 last = np.where(last & ATOMIC, 0, last)
             if after is not None:
                 last = self._without_equal(known, shadow, units, last, after)
@@ -539,7 +563,7 @@ class Order:
         shadow.note_writes(agent, units, stamp)
 
     def publish_map(self, g: Any, mask: BoolArray | None, region: Any, offset: int) -> None:
-        """Record that tensormap.cp_fenceproxy writes and releases the 128 bytes of a map."""
+        """Check and record that tensormap.cp_fenceproxy writes and releases a map of 128 bytes."""
         offsets = np.full(g.n, offset)
         for part in range(0, MAP_BYTES, 16):
             self.access(g, mask, region, offsets + part, 16, write=True, semantics="release")
@@ -547,14 +571,17 @@ class Order:
         shadow.publish(offset, offset + MAP_BYTES)
 
     def units(self, region: Any, offsets: IntArray, size: int) -> IntArray:
-        """Return the numbers (n, k) of the k units that `size` bytes at each offset touch."""
+        """Return an array (n, k): the numbers of the k units of the `size` bytes at each offset."""
         return self._shadow(region).units(offsets, size)
 
     def _without_equal(
         self, known: Clocks, shadow: Shadow, units: Any, last: IntArray,
         after: Callable[[], npt.NDArray[np.uint8]],
     ) -> IntArray:  # fmt: skip
-        """Return the stamps `last`, with 0 where an unordered bulk store wrote equal bytes."""
+        """Return the stamps `last` without those of unordered bulk stores that wrote equal bytes.
+
+        These stamps become 0, which is never reported.
+        """
         writers = shadow.writer[units]
         limits = known[SEEN][self.slot[writers]].astype(np.int64)
         wrong = self.is_async[writers] & (last > (limits << CLOCK_SHIFT | _LOW))
@@ -566,7 +593,10 @@ class Order:
         return ordered
 
     def restamp(self, region: Any, offsets: IntArray, agent: int, clock: int) -> None:
-        """Set the clock of 16-byte pieces that a load completes in a later phase than expected."""
+        """Set the clock of pieces that a load completes in a later phase than at issue expected.
+
+        `offsets` are the offsets of the pieces. A piece has 16 bytes.
+        """
         shadow = self._shadow(region)
         units = shadow.units(offsets, _PIECE)
         mine = shadow.writer[units] == agent
@@ -584,14 +614,21 @@ class Order:
         self, g: Any, lanes: Any, what: str, fenced: int, plain: int, known: Clocks,
         others: npt.NDArray[Any], last: IntArray,
     ) -> None:  # fmt: skip
-        """Report earlier accesses that are not ordered before an asynchronous operation."""
+        """Report the earlier accesses that are not ordered before an asynchronous operation.
+
+        The row `fenced` of `known` must cover earlier accesses of threads. If only the row `plain`
+        covers such an access, a fence is missing. The row `plain` must cover earlier asynchronous
+        accesses; for an asynchronous write, the row DONE is enough.
+        """
         slots = self.slot[others]
         limits = known[plain][slots].astype(np.int64)
         generic = ~self.is_async[others]
-        # A bulk copy may overwrite the bytes of an earlier copy that is complete.
+        # A bulk copy may overwrite bytes that an earlier copy has written if the issuer knows that
+        # the earlier copy is complete (DONE).
         if what == "async write":
             limits = np.where(generic, limits, known[DONE][slots])
-        # Earlier accesses of threads (generic proxy) also need a proxy fence.
+        # Earlier accesses of threads were made through the generic proxy, so they also need a proxy
+        # fence.
         strict = np.where(generic, known[fenced][slots], limits)
         wrong = last > (strict << CLOCK_SHIFT | _LOW)
         if not wrong.any():
@@ -610,7 +647,7 @@ class Order:
     # -- helpers ---------------------------------------------------------------------------------
 
     def _is_in_flight(self, g: Any, read: Any) -> bool:
-        """Return whether a load may still run after the next barrier of threads."""
+        """Return whether the load instruction `read` may be incomplete after the next barrier."""
         if id(read) not in self._in_flight:
             functions = g.machine.program.functions.values()
             code = next(f.code for f in functions if any(read is code for code in f.code))
@@ -647,7 +684,10 @@ def _fenced(shadow: Shadow) -> int:
 def _is_same(
     shadow: Shadow, units: IntArray, data: npt.NDArray[np.uint8] | None
 ) -> BoolArray | None:
-    """Return which units already contain the bytes of a store; None if `data` is None."""
+    """Return a mask of the units that already contain the bytes `data` of a store.
+
+    Return None if `data` is None.
+    """
     if data is None:
         return None
     at = units[..., None] * shadow.unit + np.arange(shadow.unit)

@@ -28,5 +28,5 @@ class Pending:
         self.happened = False
 
     def happen(self) -> None:
-        """Change memory and barriers as the event does."""
+        """Perform the event's changes of memory and barriers."""
         raise NotImplementedError

@@ -1,15 +1,17 @@
-"""`Program`, a PTX module in which each basic block is translated to one Python function.
+"""`Program`, a PTX module whose basic blocks are translated to Python functions.
 
-The Python function executes the block for a group of threads. It works on NumPy arrays with one
-entry for each thread of the group. A PTX register is a row of a table, which is an array (slot,
-thread). The table depends on the register's width: `W` has 32 bits, `D` has 64, `H` has 16 and 8,
-and `P` has predicates. The Python function loads the registers that the block reads, keeps values
-in local variables, and stores the registers that later blocks read. It returns the number of the
+The Python function of a basic block executes the block for a group of threads. The function works
+on NumPy arrays with one entry for each thread of the group. A PTX register is a row of a table,
+which is an array (slot, thread). There is one table for each width of registers: `W` has the
+32-bit registers, `D` the 64-bit registers, `H` the 16-bit and 8-bit registers, and `P` the
+predicates. The Python function loads the registers that the block reads, keeps values in local
+variables, and stores the registers that are read after the block. It returns the number of the
 next block.
 
-`Emitter` writes the Python source of one block. Arithmetic becomes NumPy expressions; other
-instructions become calls of `operations`. Source: PTX ISA 9.0, chapters 4 to 6, and 9.7 for each
-instruction.
+`Emitter` writes the Python source of one block. Arithmetic becomes NumPy expressions. All other
+instructions become calls of an `Operation` (see `operations`).
+
+Source: PTX ISA 9.0, chapters 4 to 6, and 9.7 for each instruction.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from tma_dlpack.kernel.operations import Operation, operation_of
 from tma_dlpack.ptx import opcodes
 from tma_dlpack.ptx.parse import Function, Instruction, Module, parse
 
-# Width in bits, or "pred" -> name of the table for such registers.
+# Width of a register in bits, or "pred" -> name of the table for such registers.
 _TABLES = {"pred": "P", 1: "P", 8: "H", 16: "H", 32: "W", 64: "D", 128: "Q"}
 WARPGROUP_WARPS = 4
 # First words of opcodes that end a basic block.
@@ -44,7 +46,8 @@ class Variable:
     size: int
     is_extern: bool
     initial: bytes
-    #: Addresses in the initial value: (offset in `initial`, symbol, offset from the symbol).
+    #: Addresses that the initial value contains: (offset in `initial`, symbol, bytes to add to the
+    #: address of the symbol).
     pointers: tuple[tuple[int, str, int], ...] = ()
 
 
@@ -56,11 +59,12 @@ class CodeBlock:
     #: Index of the block in `Code.blocks`.
     label: int
     next: list[int] = field(default_factory=list)
-    #: First instruction, if the lanes of its member mask must begin the block together; else None.
+    #: The block's first instruction if a warp or warpgroup must execute this instruction together,
+    #: otherwise None.
     gate: Any = None
     is_gate: bool = False
     run: Any = None
-    #: Number of the immediate post-dominator, where the parts of a split group are merged.
+    #: Number of the block's immediate post-dominator. The parts of a split group are merged there.
     join: int = -1
     source: str = ""
     #: Steps on accumulator registers of wgmma (see `accumulators`).
@@ -78,7 +82,10 @@ class Code:
 
 
 class Program:
-    """A PTX module with its variables and functions; functions are translated on demand."""
+    """A PTX module with its variables and functions.
+
+    A function is translated when it is used for the first time.
+    """
 
     functions: dict[str, Function]
     variables: dict[str, Variable]
@@ -88,13 +95,13 @@ class Program:
         self.functions = {f.name: f for f in self.module.functions}
         self.variables = {v.name: v for v in _variables(ptx)}
         self.codes: dict[str, Code] = {}
-        # Table of registers -> number of used slots.
+        # Name of a register table -> number of used slots.
         self.slots: dict[str, int] = dict.fromkeys("WDHPQ", 0)
-        # Function -> name of a register -> (table, slot, type).
+        # Name of a function -> name of a register -> (table, slot, type).
         self.tables: dict[str, dict[str, tuple[str, int, str]]] = {}
 
     def register(self, function: str, name: str) -> tuple[str, int, str] | None:
-        """Return (table, slot, type) of a register; None if the name is no register."""
+        """Return (table, slot, type) of a register, or None if `name` is no register."""
         known = self.tables.setdefault(function, {})
         found = known.get(name)
         if found is None:
@@ -107,15 +114,15 @@ class Program:
         return found
 
     def type_of(self, function: str, name: str) -> str | None:
-        """Return the declared type of a register, or None if the name is no register."""
+        """Return the declared type of a register, or None if `name` is no register."""
         if name == CARRY:
             return "pred"
         declared = self.functions[function].registers
         own = declared.get(name)
         if own is not None:
             return own
-        # `declared` has ".reg .b32 %r<9>" (%r0 to %r8) under the key "%r<". "%r3#1" is the register
-        # %r3 of an inlined function.
+        # The declaration ".reg .b32 %r<9>" declares %r0 to %r8. `declared` has it under the key
+        # "%r<". "%r3#1" is the register %r3 of an inlined function.
         family = re.fullmatch(r"(.*?)\d+(#\d+)?", name)
         found = declared.get(family[1] + "<") if family else None
         if found is None and family and family[1].endswith("_"):
@@ -130,7 +137,7 @@ class Program:
         return found
 
     def used(self, kernel: str) -> tuple[list[str], list[Variable]]:
-        """Return (functions, variables) that a kernel and its callees use."""
+        """Return (functions, variables) that a kernel and the functions that it calls use."""
         functions: dict[str, None] = {}
         variables: dict[str, Variable] = {}
         waiting = [kernel]
@@ -154,7 +161,7 @@ _WORD = re.compile(r"[A-Za-z_$][\w$]*")
 
 @lru_cache(maxsize=16)
 def program_of(ptx: str) -> Program:
-    """Return the program of a PTX text; the cache returns one object for equal texts."""
+    """Return the `Program` of a PTX text; the result is cached."""
     return Program(ptx)
 
 
@@ -178,7 +185,7 @@ def _variables(ptx: str) -> list[Variable]:
         vector = re.search(r"\.v([248])", match["words"])
         align = re.search(r"align\s+(\d+)", match["words"])
         element = bits // 8
-        # The size is 0 if a dimension is empty, as in "extern __shared__ x[]".
+        # If a dimension is empty, as in "extern __shared__ x[]", the size is 0.
         size = element * int(vector[1] if vector else 1)
         dims = re.findall(r"\[\s*(\d*)\s*\]", match["dims"])
         for dim in dims:
@@ -194,7 +201,7 @@ def _variables(ptx: str) -> list[Variable]:
 
 
 def _initial(text: str | None, kind: str, element: int) -> tuple[bytes, tuple[Any, ...]]:
-    """Return (bytes, pointers) of an initialiser; `Variable.pointers` describes the pointers."""
+    """Return (bytes, pointers) of an initialiser, in the form of `Variable.pointers`."""
     if text is None:
         return b"", ()
     data, pointers = bytearray(), []
@@ -226,8 +233,8 @@ def _translate(program: Program, function: Function) -> Code:
         gen, kill = _reads_and_writes(program, function, block, operations)
         reads.append(gen)
         writes.append(kill)
-    # Assign neighbouring slots to the registers of a vector operand, so that the operand is a slice
-    # of the table.
+    # `Program.register` assigns the next free slot to a new register. So ask for the registers of
+    # each vector operand in sequence, so that the operand becomes a slice of the table.
     for code in function.code:
         found = operations[id(code)]
         if found is not None and found.register_block:
@@ -254,8 +261,8 @@ def _blocks(function: Function, operations: dict[int, Operation | None]) -> list
     code = function.code
     starts = {0, *function.labels.values()}
     gates: dict[int, Any] = {}
-    # Number of warps that execute together here: 0, 1, or 4 (a warpgroup). After one instruction
-    # for whole warps, the next instruction of the block for as many warps needs no gate.
+    # Number of warps whose threads have been gathered in the current block: 0, 1, or 4 (a
+    # warpgroup). An instruction for whole warps needs a gate only if it needs more warps.
     together = 0
     for n, instruction in enumerate(code):
         if n in starts:
@@ -279,7 +286,7 @@ def _blocks(function: Function, operations: dict[int, Operation | None]) -> list
         if start in gates:
             block.is_gate, block.gate = True, gates[start]
         blocks.append(block)
-    # The number after the last block stands for the end of the function.
+    # The number of blocks is used as the number of a block at the end of the function.
     last_block = len(blocks)
     labels = {name: number_at.get(at, last_block) for name, at in function.labels.items()}
     for n, block in enumerate(blocks):
@@ -301,12 +308,17 @@ def _blocks(function: Function, operations: dict[int, Operation | None]) -> list
 
 
 def _post_dominators(blocks: list[CodeBlock]) -> None:
-    """Set `join` of each block to the next block on all paths from the block to the end."""
-    # This is "A Simple, Fast Dominance Algorithm" (Cooper, Harvey, Kennedy) on the reversed graph.
+    """Set `join` of each block to the block's immediate post-dominator.
+
+    The immediate post-dominator is the first later block that is on all paths to the end of the
+    function.
+    """
+    # Use "A Simple, Fast Dominance Algorithm" (Cooper, Harvey, Kennedy) on the reversed graph.
     end = len(blocks)
     doms: list[int | None] = [None] * (end + 1)
     doms[end] = end
-    # `order` becomes the post-order of the reversed graph, from a walk that starts at the end.
+    # `order` becomes the post-order of a depth-first walk of the reversed graph. The walk starts at
+    # the end of the function.
     order: list[int] = []
     before: list[list[int]] = [[] for _ in range(end + 1)]
     for n, block in enumerate(blocks):
@@ -353,7 +365,10 @@ def _post_dominators(blocks: list[CodeBlock]) -> None:
 def _reads_and_writes(
     program: Program, function: Function, block: CodeBlock, operations: dict[int, Operation | None]
 ) -> tuple[set[str], set[str]]:
-    """Return (registers that a block reads before it writes them, registers that it writes)."""
+    """Return (registers that a block reads before it writes them, registers that it writes).
+
+    The two sets are the usual `gen` and `kill` of a liveness analysis.
+    """
     gen: set[str] = set()
     kill: set[str] = set()
     if block.is_gate:
@@ -361,7 +376,8 @@ def _reads_and_writes(
     for code in block.code:
         read, wrote = Emitter.reads_and_writes(code, operations[id(code)])
         if code.guard:
-            # Threads with a false guard keep the old value, so the instruction also reads it.
+            # In a thread whose guard is false, the destination keeps its old value. So the
+            # instruction also reads its destination.
             read = read | {code.guard} | wrote
         gen |= read - kill
         kill |= wrote
@@ -383,8 +399,8 @@ def _registers(operands: Any) -> list[Reg]:
 def _live_out(
     blocks: list[CodeBlock], reads: list[set[str]], writes: list[set[str]]
 ) -> list[set[str]]:
-    """Return a set for each block, with the registers that later blocks read."""
-    # Iterate to a fixed point: live in = reads | (live out - writes).
+    """Return, for each block, the set of registers that are read after the block."""
+    # Iterate `live_in = reads | (live_out - writes)` until no set changes.
     live_in = [set(r) for r in reads] + [set()]
     changed = True
     while changed:
@@ -399,7 +415,7 @@ def _live_out(
 
 
 def _call_parameters(function: Function) -> dict[str, tuple[int, int]]:
-    """Return parameter -> (offset, size) in the bytes that the caller of a function passes."""
+    """Return parameter -> (offset, size) in bytes, for the parameters of a device function."""
     from tma_dlpack.kernel.arguments import parameters_of
 
     at, found = 0, {}

@@ -9,10 +9,10 @@ from typing import Any
 from tma_dlpack.kernel.core import picture, report, tma
 from tma_dlpack.kernel.findings import BarrierState
 
-# Maximum number of lanes and of bars in the picture of the timeline. A lane shows a warp, the loads
-# of a block on one barrier, or the bulk stores of a warp.
+# Maximum number of lanes, and of bars, in the picture of the timeline. A lane shows the waits of a
+# warp, the loads of a block that complete on one barrier, or the bulk stores of a warp.
 _MOST_LANES, _MOST_BARS = 24, 300
-# Names of the first two schedules; the later schedules are random.
+# Names of the first two schedules. All further schedules are random.
 SCHEDULES = ("late", "early")
 
 
@@ -32,17 +32,18 @@ class KernelRun:
     backend : {"simulator", "cuda"}
         Where the kernel ran. A run on the GPU has no findings.
     findings : tuple of Finding
-        Findings, errors first. Each has rule, severity, line of the .cu, PTX line, block, thread,
-        message and fix.
+        The findings, errors first. Each finding has rule, severity, line of the .cu file, PTX line,
+        block, thread, message and fix.
     barriers : tuple of BarrierState
-        After a hang, the mbarriers where warps wait, with the fields of `PostMortem.barriers`.
+        After a hang, the mbarriers that warps wait at. `PostMortem.barriers` has the same fields.
     steps : int
-        Number of executed instructions. An instruction counts once for each group of threads that
-        executes it together.
+        Number of executed instructions. If several threads execute an instruction together, the
+        instruction counts once.
     schedule : str
         Schedule of the run: "late", "early", or for example "random 2".
     timeline : tuple of TimelineRow
-        Waits of warps at barriers, and copies from issue to completion. Times are in steps.
+        Waits of warps at mbarriers, loads and bulk stores, each with its begin and end. The unit of
+        the times is one step (see `steps`).
     printed : str
         Text that the kernel printed.
     """
@@ -76,13 +77,13 @@ class KernelRun:
         return not any(finding.severity == "error" for finding in self.findings)
 
     def merged(self, other: KernelRun) -> KernelRun:
-        """Return this run with the additional findings of another schedule's run."""
+        """Return a copy of this run with the new findings of another schedule's run added."""
         mine = {_key(finding) for finding in self.findings}
         more = [finding for finding in other.findings if _key(finding) not in mine]
         return replace(self, findings=tuple(report.worst_first([*self.findings, *more])))
 
     def with_order_dependent(self, names: Sequence[str], number: int) -> KernelRun:
-        """Return this run with a warning that another schedule wrote other bytes."""
+        """Return a copy of this run with a warning that schedule `number` wrote different bytes."""
         found = report.Finding(
             "SCHEDULE_RESULT", "warning",
             f"schedule {number} writes other bytes to {', '.join(names)}: the result depends on "
@@ -119,7 +120,7 @@ class KernelRun:
 
     @property
     def head(self) -> str:
-        """First line of the text: the kernel and the number of findings."""
+        """First line of the text, with the kernel's name and the number of findings."""
         if self.backend != "simulator":
             return f"{self.kernel}: ran on the GPU"
         when = f"schedule {self.schedule}, " if not self.ok else ""
@@ -141,9 +142,10 @@ class KernelRun:
 
 
 def _shown(rows: Sequence[picture.TimelineRow]) -> tuple[list[picture.TimelineRow], list[str]]:
-    """Return the bars that the picture shows, with notes about the bars that it omits.
+    """Return (bars that the picture shows, note about the bars that the picture omits).
 
-    Actors whose wait never ends come first. An actor is what one lane of the picture shows.
+    The actor of a bar is the name of its lane in the picture. The picture has room for a limited
+    number of actors, so actors with a wait that never ends are chosen first.
     """
     stuck = [row.actor for row in rows if row.end is None]
     actors = list(dict.fromkeys([*stuck, *(row.actor for row in rows)]))

@@ -14,12 +14,12 @@ from tma_dlpack.kernel.memory import LOCAL_WINDOW
 _CONVERSION = re.compile(
     r"%[-+ #0]*(\d+|\*)?(?:\.(\d+|\*))?(hh|h|ll|l|z|j|t)?([diouxXeEfFgGaAcsp%])"
 )
-# Maximum number of bytes that are read of a C string.
+# Maximum number of bytes of a C string that the simulator reads.
 _MOST_CHARS = 4096
 
 
 def text_at(g: Any, parameter: Any, thread: int) -> str:
-    """Return the C string that a parameter of a thread points to."""
+    """Return the C string that a thread's parameter points to."""
     return _string(g, int(parameter[thread, :8].view(np.uint64)[0]))
 
 
@@ -35,7 +35,8 @@ def _string(g: Any, address: int) -> str:
 def formatted(g: Any, formats: Any, values: Any) -> list[str]:
     """Return the text that each thread of a group prints.
 
-    The arguments are in local memory. Each has 4 or 8 bytes and is aligned to its size.
+    The printed arguments are in local memory. Each argument has 4 or 8 bytes and is aligned to its
+    size.
     """
     found = []
     for thread in g.lanes.tolist():
@@ -62,8 +63,8 @@ def _formatted(g: Any, pattern: str, local: Any, at: int) -> str:
             return str((flags + (kind if kind not in "aA" else "g")) % (*extra, take(8, "d")))
         if kind == "s":
             return str((flags + "s") % (*extra, _string(g, take(8, "u"))))
-        # A variadic argument is an integer of 4 or 8 bytes, or a double, because C++ promotes float
-        # to double.
+        # The argument is an integer or a pointer of 4 or 8 bytes. C++ passes a float as a double,
+        # and doubles are handled above.
         size = 8 if kind == "p" or length in ("l", "ll", "z", "j", "t") else 4
         number = take(size, "i" if kind in "di" else "u")
         if kind == "p":

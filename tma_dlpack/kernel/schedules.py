@@ -1,4 +1,4 @@
-"""Runs of a kernel under several schedules, which all start with the same memory."""
+"""Run a kernel under several schedules, each with equal initial memory."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def run_schedules(
     schedules: int,
     max_steps: int | None,
 ) -> KernelRun:
-    """Run the schedules in turn, and stop at the first run with an error.
+    """Run the schedules one after the other, and stop at the first run with an error.
 
-    Return the run with the error. If no run has an error, return the first run with the warnings of
-    all runs. Afterwards memory has the bytes that the returned run wrote. If two runs without an
-    error write different bytes, the result depends on the schedule, and the returned run has a
-    warning.
+    Return the run with the error. If no run has an error, return the first run, and add the
+    warnings of all other runs to it. Afterwards memory has the bytes that the returned run wrote.
+    If a later run writes different bytes than the first run, the result depends on the schedule,
+    and the returned run has a warning.
     """
     before = _snapshot(bound.regions)
     first: KernelRun | None = None
@@ -42,7 +42,7 @@ def run_schedules(
             cluster=cluster, smem_bytes=smem_bytes, seed=seed, schedule=number,
             max_steps=max_steps, maps=bound.maps,
         )  # fmt: skip
-        # After an error return at once, so that memory keeps the bytes that this run wrote.
+        # If the run has an error, return immediately, so that memory keeps the bytes of this run.
         run = KernelRun.of_machine(machine, compiled, number)
         if not run.ok:
             return run
@@ -58,7 +58,8 @@ def run_schedules(
         if different:
             first = first.with_order_dependent(different, number)
     assert first is not None
-    # Later runs have overwritten the bytes of the first run, so restore these.
+    # Later runs have overwritten the bytes that the first run wrote. Restore the bytes of the first
+    # run.
     _restore(bound.regions, written)
     return first
 

@@ -1,8 +1,9 @@
 """`Shadow`, the last accesses to every byte of a memory region.
 
-Its arrays have one entry for each unit. A unit has 16 bytes at first. An access with a smaller size
-or alignment splits all units into smaller units, which keep the recorded accesses. A recorded
-access is the number of an agent (see `order`) and a stamp::
+The arrays of a `Shadow` have one entry for each *unit*. At first a unit has 16 bytes. An access
+with a smaller size or alignment splits all units into smaller units, and the recorded accesses are
+copied to the smaller units. A recorded access is the number of an agent (see `order`) and a stamp
+of 64 bits. In the stamp, `atomic` is set for atomic and other strong accesses::
 
     bit  63 ..... 26  25 ........ 6     5     4 .. 0
          clock        site (code)    atomic   lane
@@ -17,21 +18,22 @@ import numpy as np
 import numpy.typing as npt
 
 IntArray = npt.NDArray[np.int64]
-#: Part of a region: a range of bytes [first, last), or an array with numbers of units.
+#: A part of a region, either as a range of bytes [first, last) or as an array of unit numbers.
 Units = tuple[int, int] | IntArray
 
 CLOCK_SHIFT: Final = 26
 SITE_SHIFT: Final = 6
 ATOMIC: Final = 32
 LANE_BITS: Final = 31
-# Bytes of a unit before the first split.
+# Size of a unit in bytes before the first split.
 _LARGEST_UNIT = 16
-#: Number of recorded readers of a unit of global memory; shared memory records all readers.
+#: Number of readers that are recorded for each unit of global memory. In shared memory, all readers
+#: of a unit are recorded.
 _GLOBAL_READERS = 2
 
 
 class Shadow:
-    """Last writer and last readers of each unit of `raw`, the bytes of the memory."""
+    """Last writer and last readers of each unit of the memory `raw`."""
 
     raw: npt.NDArray[np.uint8]
     is_shared: bool
@@ -49,13 +51,13 @@ class Shadow:
         self.is_written = False
         self.writer = np.zeros(count, np.int32)
         self.stamp = np.zeros(count, np.int64)
-        # Whether tensormap.cp_fenceproxy wrote and released the unit.
+        # `published` is True for a unit that tensormap.cp_fenceproxy wrote and released.
         self.published = np.zeros(count, np.bool_)
         self._has_published = False
-        # Readers are recorded in rows of `_stamps`, each an array (units,). In shared memory each
-        # agent has a row (`_row_of`), and `_agents` has this agent. In global memory there are
-        # _GLOBAL_READERS rows, the newest reader in the first row, and `_agents` has an array
-        # (units,) for each row.
+        # `_stamps` has the stamps of readers in rows, and each row is an array (units,). In shared
+        # memory each reading agent has one row: `_row_of` maps the agent to its row, and `_agents`
+        # maps the row to its agent. Global memory has _GLOBAL_READERS rows, and the first row has
+        # the newest reader of each unit. There `_agents` has an array (units,) for each row.
         self._row_of: dict[int, int] = {}
         self._agents: list[Any] = []
         self._stamps: list[IntArray] = []
@@ -63,9 +65,12 @@ class Shadow:
     # -- units -----------------------------------------------------------------------------------
 
     def units(self, offsets: IntArray, size: int) -> IntArray:
-        """Return the numbers (n, k) of the k units of each of n accesses of `size` bytes."""
-        # The lowest set bit of `low` is the largest power of two that divides all offsets and the
-        # size.
+        """Return an array (n, k): the numbers of the k units that each of n accesses touches.
+
+        Each access has `size` bytes.
+        """
+        # The lowest set bit of `low` is the largest power of two that divides `size` and all
+        # offsets.
         low = int(np.bitwise_or.reduce(offsets)) | size
         if low & (self.unit - 1):
             self._split(low & -low)
@@ -73,14 +78,14 @@ class Shadow:
         return first[:, None] + np.arange(size // self.unit)
 
     def range(self, first: int, last: int) -> slice:
-        """Return the numbers of the units of bytes [first, last) as a slice."""
+        """Return a slice of the unit numbers that cover the bytes [first, last)."""
         low = first | last
         if low & (self.unit - 1):
             self._split(low & -low)
         return slice(first // self.unit, last // self.unit)
 
     def index(self, where: Units) -> Any:
-        """Return a part of the region as an index into the arrays of units."""
+        """Convert a part of the region to an index into arrays such as `writer`."""
         return self.range(*where) if isinstance(where, tuple) else where
 
     def _split(self, unit: int) -> None:
@@ -96,19 +101,22 @@ class Shadow:
     # -- accesses --------------------------------------------------------------------------------
 
     def note_writes(self, agents: Any, units: Any, stamps: Any) -> None:
-        """Record writes of units, so that `agents` are the last writers of the units."""
+        """Record that `agents` are the last writers of `units`."""
         self.is_written = True
         self.writer[units], self.stamp[units] = agents, stamps
         if self._has_published:
             self.published[units] = False
 
     def publish(self, first: int, last: int) -> None:
-        """Record that the last writes of bytes [first, last) were also releases."""
+        """Record that the last writes of the bytes [first, last) also released these bytes."""
         self._has_published = True
         self.published[self.range(first, last)] = True
 
     def note_reads(self, agents: IntArray, units: Any, stamps: Any) -> None:
-        """Record reads of units; `agents` has one reader for all units, or one for each row."""
+        """Record reads of units.
+
+        `agents` has either one reader for all units, or one reader for each row of `units`.
+        """
         if self.is_shared:
             first = int(agents[0])
             if len(agents) == 1 or (agents == first).all():
@@ -123,7 +131,8 @@ class Shadow:
                 self._agents.append(np.zeros(len(self.writer), np.int32))
                 self._stamps.append(np.zeros(len(self.writer), np.int64))
         readers = agents[:, None] if len(agents) > 1 else agents[0]
-        # Move the newest reader of a unit to the second row, unless the same agent reads again.
+        # The first row gets the new reader. If the previous newest reader is another agent, move it
+        # to the second row.
         older = self._agents[0][units] != readers
         for array in (self._agents, self._stamps):
             array[1][units] = np.where(older, array[0][units], array[1][units])
@@ -138,7 +147,7 @@ class Shadow:
         return row
 
     def reads(self, units: Any) -> Iterator[tuple[npt.NDArray[np.int32], IntArray]]:
-        """Yield (agents, stamps) of the units for each row of recorded readers."""
+        """Yield (agents, stamps) of the readers of `units`, once for each row of `_stamps`."""
         for agents, stamps in zip(self._agents, self._stamps, strict=True):
             found = stamps[units]
             if self.is_shared:

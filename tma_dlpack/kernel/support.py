@@ -1,4 +1,4 @@
-"""Functions that the translated blocks call, and the atomic operations."""
+"""Functions that the translated basic blocks call, among them the atomic operations."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ def call(
     run: Callable[..., Any], g: Any, code: Any, mask: Any, arguments: tuple[Any, ...],
     olds: tuple[Any, ...],
 ) -> Any:  # fmt: skip
-    """Run an operation and return its results; threads outside of `mask` keep the values `olds`."""
+    """Run an operation and return a tuple of its results.
+
+    For threads outside of `mask`, the results are the old values `olds`.
+    """
     g.code = code
     if mask is not None and not mask.any():
         return olds
     result = run(g, mask, *arguments)
-    # A callable result means that the operation waits. The group calls the result after the wait.
+    # If the result is callable, the operation waits. The group calls the result after the wait.
     if callable(result):
         return result
     if type(result) is not tuple:
@@ -41,7 +44,7 @@ def call(
 
 
 def sized(value: Any, unsigned: type) -> Any:
-    """Return a result as unsigned bits of its register's width."""
+    """Return a result as unsigned integers of type `unsigned`, which has the register's width."""
     found = np.asarray(value)
     if found.dtype == np.bool_:
         return found.astype(unsigned)
@@ -51,7 +54,7 @@ def sized(value: Any, unsigned: type) -> Any:
 
 
 def scatter(table: Any, slots: Any, index: Any, rows: Any) -> None:
-    """Store values (registers, threads) in the rows of a table that `slots` lists."""
+    """Store values (registers, threads) in those rows of a table that `slots` lists."""
     if isinstance(index, slice):
         table[slots, index] = rows
     else:
@@ -59,12 +62,15 @@ def scatter(table: Any, slots: Any, index: Any, rows: Any) -> None:
 
 
 def cut(whole: Any, at: int, unsigned: type) -> Any:
-    """Return the bits of a register from bit `at` on, for mov.b64 {a, b}, c."""
+    """Return the bits of a register from bit `at` on, cut to the width of `unsigned`.
+
+    The instruction mov.b64 {a, b}, c splits a register with this function.
+    """
     return (whole >> whole.dtype.type(at)).astype(unsigned)
 
 
 def glued(part: int, unsigned: type, *values: Any) -> Any:
-    """Return a register that consists of parts of `part` bits, the lowest bits first."""
+    """Return the concatenation of `values`, each with `part` bits; the lowest bits come first."""
     found: Any = unsigned(0)
     for n, value in enumerate(values):
         found = found | value.astype(unsigned) << unsigned(n * part)
@@ -72,9 +78,9 @@ def glued(part: int, unsigned: type, *values: Any) -> Any:
 
 
 def with_carry(a: Any, b: Any, carry: Any, subtracts: bool) -> tuple[Any, Any]:
-    """Return a + b + carry (or a - b - carry) and the new carry (or borrow)."""
+    """Return (a + b + carry, new carry), or with `subtracts` (a - b - carry, new borrow)."""
     kind = a.dtype.type
-    # An unsigned sum wraps, so there is a carry if the sum is less than an operand.
+    # An unsigned sum wraps around. So if the sum is less than an operand, there is a carry.
     flag = np.asarray(carry).astype(kind)
     if subtracts:
         found = a - b - flag
@@ -84,7 +90,7 @@ def with_carry(a: Any, b: Any, carry: Any, subtracts: bool) -> tuple[Any, Any]:
 
 
 def mapped(address: Any, rank: Any) -> Any:
-    """Return the address at the same offset in the shared memory of the block `rank` (mapa)."""
+    """Return the result of mapa: the address at an equal offset in the block with rank `rank`."""
     # A 32-bit address is a shared address. A 64-bit address is generic.
     kind = address.dtype.type
     if address.dtype.itemsize == 4:
@@ -115,7 +121,7 @@ NAMES: dict[str, Any] = {
 
 # -- atomics ---------------------------------------------------------------------------------------
 
-#: Operation -> function of the old value `a` and the operands that returns the new value.
+#: Name of the operation -> function that returns the new value; `a` is the old value.
 ATOMICS: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b, "min": np.minimum, "max": np.maximum,
     "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
@@ -126,7 +132,10 @@ ATOMICS: dict[str, Callable[..., Any]] = {
 
 
 def atomic(op: str, kind: str) -> Callable[..., Any]:
-    """Return the function of an atomic operation, with arguments and result as unsigned bits."""
+    """Return the function of an atomic operation.
+
+    The function's arguments and its result are bits, as unsigned integers.
+    """
     function = ATOMICS[op]
     # A type such as f16x2 has two values of 16 bits in a register.
     if kind.endswith("x2"):

@@ -1,9 +1,9 @@
 """Instructions of the fifth-generation tensor core: tensor memory, tcgen05.mma, commits and waits.
 
-Tensor memory has 128 lanes and 512 columns of 32 bits for each block. In an accumulator of 128
-rows, row i is in lane i. In an accumulator of 64 rows, the first 16 of the 32 lanes of each warp
-have 16 rows. With cta_group::2, each of the two blocks has half of the rows of A and half of the
-rows of B.
+The tensor memory of a block has 128 lanes and 512 columns, and each element has 32 bits. In an
+accumulator of 128 rows, row i is in lane i. In an accumulator of 64 rows, row i is in lane
+32 * (i // 16) + i % 16, so half of the lanes are not used. With cta_group::2, each of the two
+blocks has half of the rows of A and half of the n rows of B in its shared memory.
 
 This module follows the documentation and is not measured on hardware. Source: PTX ISA 9.0, 9.7.16
 (tcgen05: tensor memory, data path layout organization, instruction descriptor).
@@ -29,11 +29,12 @@ from tma_dlpack.ptx.parse import Instruction
 Array = npt.NDArray[Any]
 
 LANES, COLUMNS = 128, 512
-# Bytes of a lane of tensor memory.
+# Size in bytes of a lane of tensor memory.
 _LANE_BYTES = COLUMNS * 4
 # Number of lanes that each warp of a warpgroup can access.
 _WARP_LANES = 32
-#: `.kind` of the instruction -> number in the instruction descriptor -> element type of A or B.
+#: `.kind` of the instruction -> type number in the instruction descriptor -> element type of A or
+#: B.
 _TYPES = {
     "f16": {0: "f16", 1: "bf16"}, "tf32": {2: "tf32"}, "f8f6f4": {0: "e4m3", 1: "e5m2"},
     "i8": {0: "u8", 1: "s8"},
@@ -51,9 +52,11 @@ class TensorMemory:
         self.words = np.zeros((LANES, COLUMNS), np.uint32)
         self.region = Region(0, self.words.reshape(-1).view(np.uint8), "tensor memory", True)
         self.free = np.ones(COLUMNS, np.bool_)
-        # The last issued product. Products happen in the order of their issue.
+        # The product that was issued last. Each product waits for the previous product, because
+        # products happen in the order of their issue.
         self.last: Any = None
-        # Thread -> clock of its next commit, and thread -> number of its agent in `Order`.
+        # `clocks`: thread -> clock of the thread's next commit. `agents`: thread -> number of the
+        # agent in `Order` for the thread's products.
         self.clocks: dict[int, int] = defaultdict(lambda: 1)
         self.agents: dict[int, int] = {}
         self.block = block
@@ -74,7 +77,7 @@ def tensor_memory(block: Any) -> TensorMemory:
 
 
 def _blocks(g: Any, code: Instruction) -> list[Any]:
-    """Return the block of an instruction, or with cta_group::2 the block's pair."""
+    """Return the blocks of an instruction: one block, or two blocks with cta_group::2."""
     if "cta_group::2" not in code.opcode:
         return [g.block]
     # A pair is two blocks whose ranks differ only in the lowest bit.
@@ -104,8 +107,8 @@ def _alloc(code: Instruction) -> Operation:
                 "tcgen05.dealloc what is not used any more",
             )  # fmt: skip
         memory.free[starts[0] : starts[0] + number] = False
-        # The instruction writes the address of the columns to shared memory. Only the first thread
-        # of the group counts as the writer.
+        # The instruction writes the address of the allocated columns to shared memory. Let only the
+        # first thread of the group write, so that the write is recorded once.
         one = np.zeros(g.n, np.bool_)
         one[0] = True
         value = np.full(g.n, starts[0], np.uint32)
@@ -129,13 +132,13 @@ def _dealloc(code: Instruction) -> Operation:
     "tcgen05.fence::after_thread_sync",
 )
 def _nothing(code: Instruction) -> Operation:
-    """Do nothing, because the barriers of tcgen05.commit already order tensor memory."""
+    """Do nothing, because in the simulator the mbarrier of tcgen05.commit orders tensor memory."""
     return Operation(lambda g, mask: None)
 
 
 @operation("tcgen05.wait::ld", "tcgen05.wait::st")
 def _wait(code: Instruction) -> Operation:
-    """Do nothing, because loads and stores of tensor memory complete at their issue here."""
+    """Do nothing, because the simulator completes loads and stores of tensor memory at issue."""
     return Operation(lambda g, mask: None, needs_warp=True)
 
 
@@ -146,7 +149,7 @@ _SHAPE = re.compile(r"tcgen05\.(?:ld|st)\.sync\.aligned\.32x32b\.x(\d+)\.b32$")
 
 
 def _places(g: Any, address: Any, count: int) -> tuple[Array, Array]:
-    """Return (first column, lane) in tensor memory of each thread of a group."""
+    """Return (first column, lane) in tensor memory for each thread of a group."""
     # An address has the lane in its upper 16 bits and the column in its lower 16 bits.
     at = np.broadcast_to(address, g.n).astype(np.int64)
     lanes = g.lanes % LANES
@@ -208,7 +211,7 @@ def _store(code: Instruction) -> Operation | None:
 
 
 class _Product(Pending):
-    """A tcgen05.mma, which reads shared memory when the event happens, not at its issue."""
+    """A pending tcgen05.mma; it reads shared memory when it happens, not when it is issued."""
 
     def __init__(self, g: Any, act: Any, after: list[Any]) -> None:
         super().__init__(g, "a tcgen05.mma", after)
@@ -219,7 +222,7 @@ class _Product(Pending):
 
 
 def _rows(m: int) -> Array:
-    """Return the lanes of the `m` rows of an accumulator in one block."""
+    """Return the lane of each of the `m` rows that one block's accumulator has."""
     row = np.arange(m)
     return row if m == LANES else row // 16 * _WARP_LANES + row % 16
 
@@ -243,9 +246,9 @@ def _mma(code: Instruction) -> Operation | None:
     ) -> None:
         lane = 0 if mask is None else int(mask.argmax())
         number = _of(instruction, lane)
-        # Fields of the instruction descriptor by bit (PTX ISA 9.0, 9.7.16): 4-5 type of D, 7-9 type
-        # of A, 10-12 type of B, 13 negation of A, 14 negation of B, 15 transpose of A, 16 transpose
-        # of B, 17-22 N / 8, 24-28 M / 16.
+        # Bits of the instruction descriptor (PTX ISA 9.0, 9.7.16): bits 4-5 are the type of D, 7-9
+        # the type of A, 10-12 the type of B, 13 negates A, 14 negates B, 15 transposes A, 16
+        # transposes B, 17-22 are N / 8, and 24-28 are M / 16.
         n, m = (number >> 17 & 63) * 8, (number >> 24 & 31) * 16
         names = [_TYPES[kind].get(number >> at & 7) for at in (7, 10)]
         sums_f32 = number >> 4 & 3 == (2 if kind == "i8" else 1)
@@ -273,7 +276,7 @@ def _mma(code: Instruction) -> Operation | None:
         thread = int(g.lanes[lane])
         order = g.machine.order
         # Record all reads and the write in `Order` now, at the issue. `act` computes the product
-        # when it happens.
+        # later, when the event happens.
         for block, i, addresses in reads:
             if int(addresses.max()) + types[i].bits // 8 > len(block.smem):
                 g.machine.fault(
@@ -294,8 +297,9 @@ def _mma(code: Instruction) -> Operation | None:
             for block in blocks:
                 region = tensor_memory(block).region
                 starts = _rows(per_block) * _LANE_BYTES + column * 4
-                # Products on one accumulator are executed in order, so record the write as atomic.
-                # Atomic writes do not race with each other.
+                # The hardware executes the products on one accumulator in order, so their writes do
+                # not race. Record the writes as atomic, because `Order` reports no race between two
+                # atomic writes.
                 where = order.units(region, starts, 4 * n)
                 order.async_write(
                     g, g.lanes[lane : lane + 1], region, where, agent, clock, atomic=True
@@ -310,8 +314,8 @@ def _mma(code: Instruction) -> Operation | None:
                 )
                 for block, i, addresses in reads
             ]
-            # `right` is (k, n). Each block has a part of the n rows of B in shared memory, and
-            # every block multiplies by all n rows.
+            # `right` is the transpose of B, an array (k, n). Each block has a part of the n rows of
+            # B in shared memory, but each block multiplies its rows of A by all of B.
             right = np.concatenate(parts[1::2]).T
             for block, left in zip(blocks, parts[::2], strict=True):
                 product = left.astype(right.dtype) @ right
@@ -338,7 +342,7 @@ def _of(value: Any, lane: int) -> int:
 
 
 class _Commit(Pending):
-    """Arrival of a tcgen05.commit, which happens after all earlier products are complete."""
+    """Arrival of a tcgen05.commit; it happens when all earlier products are complete."""
 
     def __init__(self, g: Any, arrive: Any, after: list[Any]) -> None:
         super().__init__(g, "a tcgen05.commit", after)

@@ -1,4 +1,4 @@
-"""Clusters, blocks, and groups of threads that run together."""
+"""Clusters, blocks of threads, and groups of threads that run together."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Three = tuple[int, int, int]
 
 WARP = 32
 # Offset of the first byte of shared memory that a kernel may use. On sm_90 the system reserves the
-# 1 KiB before it.
+# first 1 KiB of shared memory.
 FIRST_SHARED = 0x400
 
 
@@ -27,10 +27,11 @@ class Join:
 
     __slots__ = ("code", "depth", "expected", "pc", "released", "waiting")
 
-    #: Number of frames at the join. In a recursive function, a group with more frames may reach
-    #: `pc`.
+    #: Number of frames (calls) of a group at the join. In a recursive function, a group with more
+    #: frames may also reach `pc`, but it must not stop there.
     depth: int
-    #: Number of threads that the join waits for: those that have not ended or left the function.
+    #: Number of threads that the join waits for. Threads that have ended or have left the function
+    #: are not counted.
     expected: int
     pc: int
     #: Whether the waiting groups have continued without the missing threads.
@@ -43,10 +44,11 @@ class Join:
 
 
 class Frame(NamedTuple):
-    """A call with the calling function, the block after the call, the results and saved values.
+    """A call of a device function that has not returned yet.
 
-    `saved` has (array, rows or None, copy) for the registers and parameters that a recursive call
-    overwrites. A copy has the values of all threads.
+    `function` is the caller, and `after` is the number of the basic block after the call. `saved`
+    has (array, rows or None, copy) for the registers and parameters that a recursive call
+    overwrites. Each copy has the values of all threads of the block.
     """
 
     function: Code
@@ -57,7 +59,7 @@ class Frame(NamedTuple):
 
 
 class Group:
-    """Threads of a block that share a program counter; see `machine`."""
+    """Threads of a block that share a program counter (see the module `machine`)."""
 
     block: Block
     machine: Any
@@ -74,15 +76,17 @@ class Group:
         self.code: Any = None
         self.wait: Wait | None = None
         self.poll: Any = None
-        # Program counters where the group has polled while `machine.progress` was `seen`.
+        # `polls` has the program counters where the group has polled since `machine.progress` has
+        # the value `seen`.
         self.polls: set[Any] = set()
         self.seen = -1
-        # Results to store after the wait: (values or function that returns them, their (table,
-        # slot)).
+        # Results that are stored in registers after the wait, as (values, places). `values` may be
+        # a function that returns the values. `places` has the (table, slot) of each register.
         self.deferred: list[tuple[Any, Any]] = []
         # Whether the group waits for the other lanes of its warps (see `Machine._gathered`).
         self.gated = False
-        # Program counter of an instruction for whole warps that the group may execute alone, or -1.
+        # Program counter of an instruction that the group may execute although it does not have
+        # whole warps, or -1.
         self.passes = -1
         self.done = False
         self._waits: list[tuple[Any, Wait]] = []
@@ -103,7 +107,10 @@ class Group:
     # -- called by translated blocks -------------------------------------------------------------
 
     def branch(self, guard: Any, taken: int, falls: int, join: int) -> int:
-        """Return the next block after a branch; split the group if the threads disagree."""
+        """Return the number of the next block after a branch.
+
+        If some threads take the branch and others do not, split the group.
+        """
         if np.ndim(guard) == 0:
             return taken if guard else falls
         if guard.all():
@@ -114,7 +121,10 @@ class Group:
         return falls
 
     def branch_to(self, index: Any, table: list[int], join: int) -> int:
-        """Return the next block after a jump through a table; split the group by target."""
+        """Return the number of the next block after a jump through a table.
+
+        If the threads jump to different targets, split the group into one group for each target.
+        """
         choices = np.unique(np.broadcast_to(index, self.n))
         index = np.broadcast_to(index, self.n)
         # This group takes the first target. The threads of each other target become a new group.
@@ -127,12 +137,12 @@ class Group:
     def split(self, away: Array, pc: int, join: int | None = None) -> Group:
         """Move the threads in `away` into a new group, and return the new group.
 
-        The new group continues at `pc`. If `join` is a program counter, the two groups are merged
-        again there.
+        The new group continues at `pc`. If `join` is not None, it is the program counter where the
+        two groups are merged again.
         """
         depth = len(self.frames)
-        # A branch in a loop may split the group several times before one join, so do not add the
-        # join twice.
+        # A branch in a loop may split the group several times before the group reaches the join. So
+        # do not add a join that is already the last join of the group.
         if join is not None and not (
             self.joins and (self.joins[-1].pc, self.joins[-1].depth) == (join, depth)
         ):
@@ -146,9 +156,13 @@ class Group:
         return other
 
     def leave(self, mask: Array | None, falls: int, join: int, ends: bool) -> int:
-        """Return the next block after ret or exit; split the group if some threads continue."""
+        """Return the number of the next block after ret or exit.
+
+        `mask` has the threads that leave. If the other threads continue, split the group.
+        """
         if mask is None:
-            # Block -1 returns from a function, and -2 ends the threads (`Machine._run_group`).
+            # `Machine._run_group` returns from the function at block -1, and ends the threads at
+            # block -2.
             return -2 if ends or not self.frames else -1
         if not mask.any():
             return falls
@@ -157,7 +171,10 @@ class Group:
         return falls
 
     def call(self, code: Any, name: str, given: list[str], results: list[str], after: int) -> int:
-        """Call a function of the module or of CUDA's runtime; return the next block."""
+        """Call a function of the PTX module or of CUDA's device runtime.
+
+        Return the number of the next block: block 0 of the function, or `after` for the runtime.
+        """
         self.code = code
         builtin = runtime.FUNCTIONS.get(name)
         if builtin is not None:
@@ -171,8 +188,8 @@ class Group:
         formal = [n for n in callee.parameters if not n.startswith("func_retval")]
         returned = [n for n in callee.parameters if n.startswith("func_retval")]
         saved = []
-        # In a recursive call the caller and the callee use the same slots for registers, so save
-        # the caller's registers.
+        # In a recursive call, the new call uses the register slots of an earlier call of the same
+        # function. So save the registers of the earlier call.
         if callee is self.function or any(callee is frame.function for frame in self.frames):
             if "local" in callee.function.symbols.values():
                 self.machine.unknown(self, code, f"{name} calls itself and has local variables")
@@ -187,7 +204,10 @@ class Group:
     def call_by_address(
         self, code: Any, targets: Any, given: list[str], results: list[str], after: int
     ) -> int:
-        """Call the function at each thread's address; split the group by function."""
+        """Call the function at the address that each thread has.
+
+        If the threads call different functions, split the group into one group for each function.
+        """
         names = self.machine.function_names
         targets = np.broadcast_to(targets, self.n)
         self.code = code
@@ -220,7 +240,7 @@ class Group:
         self.function, self.pc = frame.function, frame.after
 
     def later(self, result: Any, places: Any) -> None:
-        """Store results in registers now, or after the wait if the group has to wait."""
+        """Store results in registers, after the wait if the group has to wait and now otherwise."""
         self.deferred.append((result, places))
         if self.wait is None and not self._waits:
             self.settle()
@@ -241,11 +261,14 @@ class Group:
         self.poll = key
 
     def wait_for(self, waits: Sequence[tuple[Any, Wait]]) -> None:
-        """Let threads wait after the block; `waits` has (indices in the group, `Wait`)."""
+        """Let threads wait after the basic block ends.
+
+        `waits` has tuples (indices of the threads in the group, `Wait`).
+        """
         self._waits = [(self.lanes[at], wait) for at, wait in waits]
 
     def waits(self) -> bool:
-        """Return whether the group still waits; after the wait, store the deferred results."""
+        """Return whether the group waits; if its wait has ended, store the deferred results."""
         if self.wait is not None:
             if not self.wait.ready():
                 return True
@@ -254,7 +277,10 @@ class Group:
         return False
 
     def take_waits(self) -> None:
-        """Start the waits of the last instruction; split the group, so that each has one wait."""
+        """Start the waits that the last instruction passed to `wait_for`.
+
+        A group can have only one wait. So if the threads have different waits, split the group.
+        """
         waits, self._waits = self._waits, []
         covered = np.zeros(self.n, np.bool_)
         for lanes, _ in waits:
@@ -307,7 +333,7 @@ class Block:
         one = np.uint64(1)
         self.lanemask_eq = (one << lane).astype(np.uint32)
         self.lanemask_lt = ((one << lane) - one).astype(np.uint32)
-        # Compute in 64 bits, because the mask of lane 31 needs a shift by 32.
+        # Compute in 64 bits, because the mask of lane 31 needs a shift by 32 bits.
         self.lanemask_le = ((one << lane + one) - one).astype(np.uint32)
         self.lanemask_gt = ~self.lanemask_le
         self.lanemask_ge = ~self.lanemask_lt
@@ -330,14 +356,14 @@ class Block:
         count = -(-self.threads // WARP)
         self.warp_agents = order.add_warps(self, count) if order is not None else np.zeros(count)
         self.groups: list[Group] = []
-        # Joins where groups wait.
+        # Joins that groups of this block wait at.
         self.parked: list[Join] = []
-        # Whether each lane of each warp is live. Lanes without a thread are not live.
+        # One entry for each lane of each warp: True if the lane has a thread that has not ended.
         self._live = np.ones(count * WARP, np.bool_)
         self._live[self.threads :] = False
 
     def live_masks(self) -> Array:
-        """Return for each warp the live lanes as bits; a lane is live until its thread ends."""
+        """Return one mask for each warp; bit l is set if lane l has a thread that has not ended."""
         weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
         masks: Array = (self._live.reshape(-1, WARP) * weights).sum(axis=1).astype(np.uint64)
         return masks
@@ -368,8 +394,8 @@ class Block:
             return np.uint32(machine.steps & 0xFFFFFFFF)
         if name in ("clock64", "globaltimer"):
             return np.uint64(machine.steps)
-        # Registers that the simulator does not model have plausible constants, for example the 132
-        # multiprocessors of an H100.
+        # Special registers that the simulator does not model have plausible constant values. For
+        # example, %nsmid is 132, the number of multiprocessors of an H100.
         single = {
             "cluster_ctarank": self.rank, "cluster_nctarank": len(self.cluster.blocks),
             "is_explicit_cluster": int(machine.cluster != (1, 1, 1)), "smid": self.rank,
@@ -391,7 +417,7 @@ class Block:
     # -- parameters ------------------------------------------------------------------------------
 
     def parameter(self, g: Group, name: str, offset: int, size: int, count: int) -> list[Any]:
-        """Load `count` elements of `size` bytes of a parameter or of a call's result."""
+        """Load `count` elements of `size` bytes from a parameter, or from a result of a call."""
         machine = self.machine
         place = machine.parameter_places.get(name)
         if place is not None:
@@ -411,7 +437,7 @@ class Block:
         self.reserve(target, array.shape[1])[g.index, : array.shape[1]] = array[g.index]
 
     def reserve(self, name: str, size: int) -> Array:
-        """Return the bytes of a parameter, an array of at least `size` bytes for each thread."""
+        """Return the bytes of a parameter: an array (threads, bytes) with at least `size` bytes."""
         array = self.parameters.get(name)
         if array is None or array.shape[1] < size:
             larger = np.zeros((self.threads, size), np.uint8)
@@ -423,7 +449,7 @@ class Block:
     def saved(
         self, registers: dict[str, tuple[str, int, str]], parameters: list[str]
     ) -> list[tuple[Array, Array | None, Array]]:
-        """Return copies of the registers and parameters of a function that calls itself."""
+        """Return copies of a recursive function's registers and parameters, for `Frame.saved`."""
         found: list[tuple[Array, Array | None, Array]] = []
         for table in "WDHP":
             rows = np.array([slot for t, slot, _ in registers.values() if t == table], np.int64)
@@ -438,7 +464,7 @@ class Block:
     def set_parameter(
         self, g: Group, name: str, offset: int, size: int, values: tuple[Any, ...]
     ) -> None:
-        """Store elements of `size` bytes in a parameter or a result of a call."""
+        """Store elements of `size` bytes in a parameter, or in a result of a call."""
         array = self.reserve(name, offset + size * len(values))
         for n, value in enumerate(values):
             bits = np.broadcast_to(np.asarray(value, UNSIGNED[size]), g.n)

@@ -1,4 +1,7 @@
-"""`Timeline`, which records waits at barriers and asynchronous copies; times are in steps."""
+"""`Timeline`, which records waits at mbarriers and asynchronous copies.
+
+All times are in steps, which are executed instructions (see `KernelRun.steps`).
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ import numpy as np
 from tma_dlpack.kernel.core import picture
 
 _WARP = 32
-# Maximum number of recorded events; the timeline of a longer run ends early.
+# Maximum number of recorded events. Later events are not recorded.
 _MOST = 20_000
 
 
 class Open(NamedTuple):
-    """An open wait of a warp at a barrier; `begin` is in steps."""
+    """A wait of a warp at an mbarrier that has not ended; `begin` is the start in steps."""
 
     barrier: Any
     phase: int
@@ -25,17 +28,17 @@ class Open(NamedTuple):
 
 
 def name_of(block: Any) -> str:
-    """Return the name of a block in the timeline, its index without trailing zeros."""
+    """Return the name of a block in the timeline: its index (x, y, z) without zeros at the end."""
     x, y, z = block.ctaid
     return f"block {x},{y},{z}" if z else f"block {x},{y}" if y else f"block {x}"
 
 
 class Timeline:
-    """Recorder of the events of a run, in the order in which they end."""
+    """Recorder of the events of a run."""
 
     def __init__(self) -> None:
         self.events: list[picture.TimelineRow] = []
-        # (id of the block, id of the barrier, warp) -> open wait.
+        # (id of the block, id of the mbarrier, warp) -> wait that has not ended.
         self.waiting: dict[tuple[int, int, int], Open] = {}
         self._filling: dict[int, picture.TimelineRow] = {}
 
@@ -49,7 +52,7 @@ class Timeline:
                 )
 
     def passes(self, g: Any, barrier: Any, lanes: Any) -> None:
-        """Record that the wait of threads at a barrier has ended."""
+        """Record that threads have seen the end of a barrier's phase, so their wait has ended."""
         if not self.waiting:
             return
         for warp in np.unique(lanes // _WARP).tolist():
@@ -81,7 +84,10 @@ class Timeline:
         self._add(self._filling.pop(id(store))._replace(end=store.machine.steps))
 
     def rows(self) -> tuple[picture.TimelineRow, ...]:
-        """Return all events, sorted by their start; open waits and copies have no end."""
+        """Return all events, sorted by their start.
+
+        If a wait or a copy has not ended, its `end` is None.
+        """
         waits = [_of_wait(found, key[2], None) for key, found in self.waiting.items()]
         return tuple(sorted([*self.events, *self._filling.values(), *waits], key=_begin))
 

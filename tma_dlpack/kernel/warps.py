@@ -15,13 +15,16 @@ from tma_dlpack.ptx.parse import Instruction
 
 WARP = 32
 _EVERY = 0xFFFFFFFF
-# Reductions of redux.sync on numbers, and on bits.
+# Reductions of redux.sync: _ORDERED for numbers, _BITS for bits.
 _ORDERED = {"add": np.add, "min": np.minimum, "max": np.maximum}
 _BITS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 
 
 def _warps(g: Any, value: Any, fill: Any = 0) -> tuple[Any, Any]:
-    """Return (values as an array (warps, 32), index of the group's threads in this array)."""
+    """Return (values as an array (warps, 32), index of the group's threads in this array).
+
+    Entries of lanes that are not in the group are `fill`.
+    """
     if _is_whole(g):
         return np.broadcast_to(value, g.n).reshape(-1, WARP), _places(g.n)
     warps, at = np.unique(g.lanes // WARP, return_inverse=True)
@@ -32,7 +35,7 @@ def _warps(g: Any, value: Any, fill: Any = 0) -> tuple[Any, Any]:
 
 
 def _is_whole(g: Any) -> bool:
-    """Return whether a group consists of whole neighbouring warps."""
+    """Return whether a group consists of neighbouring warps with all 32 lanes."""
     return type(g.index) is slice and g.n % WARP == 0 and g.index.start % WARP == 0
 
 
@@ -44,7 +47,7 @@ def _places(n: int) -> tuple[Any, Any]:
 
 
 def _members(g: Any, mask: Any, members: Any) -> Any:
-    """Return the executing lanes in the member mask, as a mask (warps, 32)."""
+    """Return a mask (warps, 32) of the lanes that execute and are in the member mask."""
     every = np.ones(g.n, np.bool_) if mask is None else mask
     present, (at, _) = _warps(g, every, False)
     wanted = np.broadcast_to(np.asarray(members).astype(np.uint32), g.n)
@@ -77,8 +80,8 @@ def _by_mask(run: Any) -> Any:
 
 
 def _sources(how: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
-    """Return (source lane of a shuffle, whether it is in the segment) for each lane."""
-    # Bits 0-4 of the operand c are the clamp, and bits 8-12 the segment mask (PTX ISA 9.7.9.6).
+    """Return for each lane (source lane of a shuffle, whether the source is in the segment)."""
+    # In the operand c, bits 0-4 are the clamp and bits 8-12 are the segment mask (PTX ISA 9.7.9.6).
     b = b & 31
     segment, clamp = c >> 8 & 31, c & 31
     low, high = lane & segment, (lane & segment) | (clamp & ~segment)
@@ -96,7 +99,7 @@ def _sources(how: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
 def _shuffle(code: Instruction) -> Operation:
     how = code.opcode.split(".")[2]
     pair = "|" in code.operands.split(",")[0]
-    # A kernel has few distinct constant operands (b, c), so cache their source lanes.
+    # A shuffle has few distinct constant operands (b, c), so cache the results for these operands.
     known = lru_cache(maxsize=8)(partial(_sources, how, _places(WARP)[1]))
 
     def run(g: Any, mask: Any, value: Any, b: Any, c: Any, members: Any) -> Any:
@@ -112,7 +115,8 @@ def _shuffle(code: Instruction) -> Operation:
         lane = lanes.astype(np.int64)
         b, c = (np.broadcast_to(np.asarray(x).astype(np.int64), g.n) for x in (b, c))
         source, inside = _sources(how, lane, b, c)
-        # A read from a lane outside of the mask is undefined in PTX. Return the reader's own value.
+        # In PTX, a read from a lane outside of the member mask is undefined. Return the reading
+        # lane's own value in this case.
         found = np.where(present[at, source] | (source == lane), shaped[at, source], value)
         return (found, inside) if pair else found
 
@@ -154,7 +158,7 @@ def _activemask(code: Instruction) -> Operation:
 def _elect(code: Instruction) -> Operation:
     def run(g: Any, mask: Any, members: Any) -> Any:
         present = _members(g, mask, members)
-        # Elect the lowest member; PTX does not define the choice.
+        # PTX does not define which member is elected. Elect the lowest member.
         leader = present.argmax(axis=1).astype(np.uint32)
         _, (at, lanes) = _warps(g, np.ones(g.n, np.bool_), False)
         return leader[at], (lanes == leader[at]) & present[at, lanes]
@@ -189,7 +193,8 @@ def _match(code: Instruction) -> Operation:
     def run(g: Any, mask: Any, value: Any, members: Any) -> Any:
         shaped, (at, lanes) = _warps(g, np.broadcast_to(np.asarray(value), g.n))
         present = _members(g, mask, members)
-        # `same` is (threads, 32): the members of each thread's warp that have the thread's value.
+        # `same` is a mask (threads, 32). It has, for each thread, the members of the thread's warp
+        # that have an equal value.
         same = (shaped[at] == shaped[at, lanes][:, None]) & present[at]
         weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
         if is_all:

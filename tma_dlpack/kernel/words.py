@@ -1,6 +1,7 @@
 """Messages about two memory accesses that are not ordered.
 
-Each row is for one kind of access and one kind of agent that made the earlier access.
+Each row of `MEETINGS` has the message for one kind of later access and one kind of agent. The agent
+is the one that made the earlier access (see `order`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from tma_dlpack.kernel.core import rows
 
 
 class Meeting(NamedTuple):
-    """Text of a finding; in `message`, `{agent}` is the agent of the earlier access."""
+    """Texts of a finding; in `message`, `{agent}` is replaced by the earlier access's agent."""
 
     rule: str
     severity: str
@@ -43,8 +44,8 @@ _RELEASE = (
 )
 _CP_ASYNC = "cp.async.wait_group (or cp.async.mbarrier.arrive), then a barrier of all that read"
 
-#: "kind of access" + " " + "kind of the earlier agent" -> message. The kind of an agent is the
-#: argument of `Order.add_agent`.
+#: "kind of the later access" + " " + "kind of the earlier access's agent" -> texts of the finding.
+#: The kind of an agent is the argument `kind` of `Order.add_agent`.
 MEETINGS: Final = {
     names: Meeting(rule, severity, message, fix)
     for names, rule, severity, message, fix in rows(f"""

@@ -1,18 +1,27 @@
-"""From a tensor to a map: the public `make_*`, `check_*` and `driver_encode_*` functions.
+"""The public functions that make maps: `make_*`, `check_*` and `driver_encode_*`.
 
-If the optional C extension is built (`native/core.c`, set up by `extension.py`), each function is
-tried in C first; a call that C accepts is complete. Everything else goes through `build.py`: view
-the tensor (`dlpack`), parse the arguments into a `Request` and check it (`checks`), encode, make a
-`TensorMap`. Both judge by the rows of `checks`. C must accept only calls that Python accepts, with
-the same bytes; tests/make/test_extension.py checks this with random calls.
+If the optional C extension is built (`native/core.c`, set up by `extension.py`), each function
+calls C first. If C accepts the call, the function returns C's result. Otherwise `build.py` executes
+the call in Python: it views the tensor (`dlpack`), parses the arguments into a `Request` and checks
+the request (`checks`), encodes the bytes, and makes a `TensorMap`. Both C and Python check the
+rules that are rows of `checks`. C must accept only calls that Python accepts, and must make the
+same bytes; tests/make/test_extension.py verifies this with random calls.
 
-A new option of `make_tma_descriptor` is a row of `RARE_OPTIONS` in tables/arguments.py (its form
-says how Python and C read and keep it), the parameter and its text in `descriptors.py`, and what it
-does: a line of `tma_dlpack_describe` or `tma_dlpack_extend` in include/tma_dlpack_make.h, and one
-of `describe` in checks/struct.py or of `Request.encode_arguments` in checks/request.py. `check_*`,
-batches, `torch_ops`, C++ and `explain` follow. A rule of it is a row, and a field that the rule
-reads another (`checks` says how). An option without such a form, such as `swizzle` and `allow`, has
-its own function in `native/options.h`, and is read in `checks.call.read_call`. A new helper that
-only computes arguments, such as `split_inner`, is a function of `recipes.py` that returns a dict of
+To add an option of `make_tma_descriptor`:
+
+- add a row to `RARE_OPTIONS` in tables/arguments.py; the form of the option determines how Python
+  and C read it;
+- add the parameter and its description to `descriptors.py`;
+- implement the option in C, in `tma_dlpack_describe` or `tma_dlpack_extend` of
+  include/tma_dlpack_make.h;
+- implement the option in Python, in `describe` of checks/struct.py or in
+  `Request.encode_arguments` of checks/request.py;
+- if the option has a rule, add a row for the rule, and a row for each new field that the rule
+  reads; see `checks`.
+
+The functions `check_*`, batches, `torch_ops`, C++ and `explain` then have the option too. If
+`Option` has no form for the option's values, as for `swizzle` and `allow`, read the option in a
+function of its own in `native/options.h`, and in `checks.call.read_call`. A helper that only
+computes arguments, such as `split_inner`, is a function of `recipes.py` that returns a dict of
 keyword arguments.
 """

@@ -1,4 +1,4 @@
-"""Many maps in one array, for kernels that take them from global memory (grouped GEMM)."""
+"""Many maps in one array, for kernels that read maps from global memory, such as a grouped GEMM."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class TensorMapBatch(Sequence[TensorMap], Drawn):
-    """Maps of many tensors, in one contiguous array of bytes.
+    """A sequence of maps whose bytes are in one contiguous array.
 
-    Made by `make_tma_descriptors`. A batch is a sequence of `TensorMap`; ``np.asarray(batch)`` is a
-    uint8 array of shape (n, 128). It is immutable and keeps the tensors alive. A slice is a batch
-    with its own array.
+    `make_tma_descriptors` returns it. The items are `TensorMap`s; ``np.asarray(batch)`` is a uint8
+    array of shape (n, 128). A batch is immutable and keeps the tensors alive. A slice of a batch is
+    a batch with its own array.
 
     Examples
     --------
@@ -47,7 +47,10 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
 
     @classmethod
     def _accepted(cls, maps: Maps, rows: NDArray[np.uint8]) -> TensorMapBatch:
-        """Make a batch whose bytes are in `rows`; C makes its maps when they are first read."""
+        """Make a batch from maps whose bytes C has written to `rows`.
+
+        C makes the `TensorMap`s when one of them is first read.
+        """
         batch = object.__new__(cls)
         batch._made, batch._rows = maps, rows if maps.has_bytes else None
         return batch
@@ -59,7 +62,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     @property
     @opaque
     def tensors(self) -> tuple[object, ...]:
-        """The tensor of each map, in order; None for a map without a tensor."""
+        """The tensor of each map, in the order of the maps; None for a map without a tensor."""
         return self._made.tensors
 
     @opaque
@@ -81,7 +84,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     @property
     @opaque
     def launchable(self) -> bool:
-        """Whether all maps may be passed to a kernel: False if a map describes host memory."""
+        """Whether all maps may be passed to a kernel; False if any map describes host memory."""
         return self._made.launchable
 
     @opaque
@@ -92,7 +95,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
         ``bytes(tensor_map)`` does.
         """
         if self._rows is None:
-            # Raises with the reason.
+            # `bytes` of a map without bytes raises an error with the reason.
             bytes(next(tensor_map for tensor_map in self._maps if tensor_map._data is None))
         assert self._rows is not None
         rows: NDArray[np.uint8] = self._rows.view()
@@ -110,25 +113,25 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     @property
     @opaque
     def ptr(self) -> int:
-        """Address of the first map in host memory; the next maps follow, 128 bytes apart.
+        """Address of the first map in host memory; map i is at this address + 128 i.
 
-        The address is valid as long as the batch lives. Raises `TmaUnsupportedError` as
-        `TensorMap.ptr` does.
+        The address is valid while the batch exists. Raises `TmaUnsupportedError` as `TensorMap.ptr`
+        does.
         """
         return int(self._launchable_rows().ctypes.data)
 
     @opaque
     def as_torch(self) -> Any:
-        """Return the maps as a torch CPU tensor, uint8 of shape (n, 128), in the same memory.
+        """Return the maps as a torch CPU tensor, uint8 of shape (n, 128), that shares their memory.
 
-        ``batch.as_torch().cuda()`` copies the maps to the device; the copy is aligned too. Raises
-        `TmaUnsupportedError` as `TensorMap.ptr` does, and if torch is not imported.
+        ``batch.as_torch().cuda()`` copies the maps to the GPU; the copy is aligned to 128 bytes
+        too. Raises `TmaUnsupportedError` as `TensorMap.ptr` does, and if torch is not imported.
         """
         return for_torch(self._launchable_rows())
 
     def _launchable_rows(self) -> NDArray[np.uint8]:
         if not self.launchable or self._rows is None:
-            # `ptr` of the first map that is not launchable raises with the reason
+            # `ptr` of the first map that is not launchable raises an error with the reason
             for tensor_map in self._maps:
                 _ = tensor_map.ptr
         assert self._rows is not None
@@ -148,7 +151,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
 
 
 def _rows(maps: tuple[TensorMap, ...]) -> NDArray[np.uint8] | None:
-    """Return the maps' bytes as rows of one array; None if a map has no bytes."""
+    """Return the bytes of the maps as rows of one array; return None if a map has no bytes."""
     data = [tensor_map._data for tensor_map in maps]
     present = [one for one in data if one is not None]
     if len(present) < len(data):
@@ -163,33 +166,33 @@ def _rows(maps: tuple[TensorMap, ...]) -> NDArray[np.uint8] | None:
 def make_tma_descriptors(tensors: Iterable[Tensor], options: dict[str, Any]) -> TensorMapBatch:
     """Make the maps of many tensors with the same options, in one array.
 
-    For kernels that choose among many tensors, such as a grouped GEMM. Copy the array to the device
-    once, ``batch.as_torch().cuda()``, and let each thread block use the address of its map in this
-    copy. Before a thread block uses a map in global memory for the first time, it must execute
+    Use it for a kernel that chooses among many tensors, such as a grouped GEMM. Copy the array to
+    the GPU once, ``batch.as_torch().cuda()``. Each thread block then uses the address of its map in
+    this copy. Before a thread block uses a map in global memory for the first time, it must execute
     ``fence.proxy.tensormap::generic.acquire.gpu``.
 
     Parameters
     ----------
     tensors : iterable of tensors
-        Shapes, strides and data types may differ. A list of torch tensors with equal shape, strides
-        and dtype takes the least time.
+        The tensors. Their shapes, strides and data types may differ. The call is fastest for a list
+        of torch tensors with equal shape, strides and dtype.
     box_sizes, ..., target
         As in `make_tma_descriptor`; they apply to every tensor.
 
     Returns
     -------
     TensorMapBatch
-        A sequence of the maps that `make_tma_descriptor` makes of the tensors. `numpy()` returns
-        their bytes: uint8 of shape (n, 128), aligned to 128 bytes.
+        A sequence of maps, equal to those that `make_tma_descriptor` makes of the tensors. The
+        method `numpy` returns their bytes as a uint8 array of shape (n, 128), aligned to 128 bytes.
 
     Raises
     ------
     TmaPreconditionError
-        For the first tensor that is refused; the message has its index.
+        If a tensor is refused. The message has the index of the first such tensor.
 
     Notes
     -----
-    Source for maps in global memory: CUDA C++ Programming Guide, tensor memory access.
+    Source of the rules for maps in global memory: CUDA C++ Programming Guide, tensor memory access.
 
     Examples
     --------
@@ -200,27 +203,26 @@ def make_tma_descriptors(tensors: Iterable[Tensor], options: dict[str, Any]) -> 
     ((3, 128), [(128, 64), (256, 64), (64, 64)])
     """
     all_tensors = _as_tuple(tensors)
-    # C encodes straight into these rows.
     rows, address = aligned_bytes(len(all_tensors) * MAP_BYTES)
-    # C writes the bytes to `rows`; it returns None if Python must judge one of the tensors
+    # C writes the bytes to `rows`. It returns None if Python must check one of the tensors.
     maps = accept_many(all_tensors, address, options)
     if maps is not None:
         return TensorMapBatch._accepted(maps, rows.reshape(-1, MAP_BYTES))
-    # Every tensor gets the same options, so an iterator among them must not be used up.
+    # The options are read again for every tensor, so replace an iterator by its entries.
     given = {name: reusable(value) for name, value in options.items()}
     return TensorMapBatch([_made(i, tensor, given) for i, tensor in enumerate(all_tensors)])
 
 
 def _as_tuple(tensors: object) -> tuple[Any, ...]:
-    # A subclass may override iteration, so the code below handles subclasses.
+    # A subclass of tuple or list may override iteration, so the code below handles it.
     if type(tensors) is tuple or type(tensors) is list:
         return tuple(tensors)
     cause = None
     try:
-        # A tensor is iterable too, but passing one is a mistake: see the fix below.
+        # A single tensor is iterable too, but to pass it is a mistake; see the fix below.
         if isinstance(tensors, Iterable) and not hasattr(tensors, "__dlpack__"):
             return tuple(tensors)
-    except Exception as error:  # an iterator may raise anything
+    except Exception as error:  # an iterator may raise any error
         cause = error
     raise argument_error(
         "tensors",
@@ -238,12 +240,13 @@ def _made(index: int, tensor: Tensor, given: dict[str, Any]) -> TensorMap:
         refusal, cause = _at(index, error), error.__cause__
     except TmaDriverError as error:
         refusal, cause = TmaDriverError(f"tensors[{index}]: {error}"), error.__cause__
-    # Outside of `except`, so that no __context__ holds a frame that refers to the tensor.
+    # Raise outside of `except`, because __context__ would otherwise keep a frame, and through the
+    # frame the tensor, alive.
     raise refusal from cause
 
 
 def _at(index: int, error: TmaPreconditionError) -> TmaPreconditionError:
-    """Add the index of the tensor to the error."""
+    """Return the same error with the index of the tensor in its message."""
     from tma_dlpack.make.build import reworded
 
     return reworded(error, partial(_with_index, index))

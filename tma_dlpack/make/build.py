@@ -1,4 +1,7 @@
-"""From a call to a map, in Python: view the tensor, parse the options, check, encode."""
+"""The calls of `make_*` and `check_*` in Python: view the tensor, parse the options, check, encode.
+
+The C extension executes the same steps for calls that it accepts.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from tma_dlpack.checks.report import (
     error_of,
     refusal_of,
 )
-from tma_dlpack.checks.report import accepted as accepted  # C calls both in this module
+from tma_dlpack.checks.report import accepted as accepted  # C calls `accepted` and `refused` here
 from tma_dlpack.checks.report import refused as refused
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView, check_layout, name_of, read
@@ -38,7 +41,10 @@ ENCODERS = get_args(Encoder)
 
 
 def make(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> TensorMap:
-    """Make the map of a tensor with the arguments in `given`, or raise with every violation."""
+    """Make the map of a tensor with the arguments in `given`.
+
+    Raise one error with all violations.
+    """
     request_of, capsule, error = _read(kind, tensor)
     return _made(request_of(given), tensor, capsule, None if error is None else error.__cause__)
 
@@ -55,23 +61,23 @@ def _made(
     error = error_of(request, tensor)
     if error is not None:
         if cause is None:
-            # `from None` would hide an exception that the caller is handling.
+            # `raise error from None` would hide an exception that the caller is handling.
             raise error
         raise error from cause
     view = request.view
-    # A tensor that could not be read was refused above.
+    # The view is None only if the tensor could not be read; then the error was raised above.
     assert view is not None
     return _map_of(request, _encoding_gpu(request, view), view.device.is_cuda, tensor, capsule)
 
 
 def check(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> Report:
-    """Return the report on the same call; never raise for a wrong argument."""
+    """Return the report on a call of `make`; never raise for a wrong argument."""
     request_of, *_ = _read(kind, tensor)
     return check_request(request_of, given, tensor)
 
 
 def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Report:
-    """Return the report on a `TensorView`; the view may have no tensor as its owner."""
+    """Return the report on a call of `make_view`; never raise for a wrong argument."""
     request_of = partial(request_of_tensor, kind, view.at(0), view.address, ())
     return check_request(request_of, given, view.owner)
 
@@ -79,12 +85,12 @@ def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Rep
 def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPreconditionError | None]:
     """Read a tensor; return a parser of the other arguments, the capsule, and the tensor's error.
 
-    The parser runs for a refused tensor too, so that one error lists the tensor's violations and
-    the unreadable arguments.
+    The parser also works for a refused tensor. One error then lists the tensor's violations and the
+    unreadable arguments.
     """
     try:
         address, layout, capsule = read(tensor)
-        # the view has address 0 and no owner, so that a report does not keep the tensor alive
+        # the view has address 0 and no owner, because a report must not keep the tensor alive
         view = TensorView(0, *check_layout(layout), name_of(type(tensor)))
     except TmaPreconditionError as error:
         return partial(request_of_tensor, kind, None, 0, error.violations), None, error
@@ -94,13 +100,18 @@ def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPrecondi
 def reworded(
     error: TmaPreconditionError, change: Callable[[Violation], Violation]
 ) -> TmaPreconditionError:
-    """Return the same error with changed violations; they are computed on first use."""
-    find = error._finder()  # not the error itself, whose traceback keeps the tensor alive
+    """Return a copy of an error with changed violations, which are computed on first use."""
+    # `find` refers to the data of the error, not to the error, whose traceback keeps the tensor
+    # alive.
+    find = error._finder()
     return error._deferred(lambda: tuple(map(change, find())))
 
 
 def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> TensorMap:
-    """Move a map to a bare address; the result is compared with the driver's if there is one."""
+    """Return a copy of a map at a bare address.
+
+    If this machine has a GPU like the map's target, compare the bytes with the driver's.
+    """
     if not issubclass(type(tensor_map), TensorMap):
         fix = "pass what make_tma_descriptor returns"
         raise bad_value("tensor_map", tensor_map, "be a TensorMap", fix)
@@ -112,7 +123,7 @@ def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> Ten
     device = driver_device(moved.target, "auto")
     if device is not None:
         by_driver = driver.replace_address(bytes(tensor_map), address, device)
-        # The driver stores the address in the first 8 bytes; measured, no other byte changes.
+        # The driver stores the address in the first 8 bytes and changes no other byte [measured].
         if by_driver != bytes(moved):
             raise TmaDriverError(
                 "cuTensorMapReplaceAddress changed more than the first 8 bytes, which no measured "
@@ -124,16 +135,16 @@ def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> Ten
 def mirror(
     kind: MapKind, given: Mapping[str, Any], target: Target | str, encoder: Encoder
 ) -> TensorMap:
-    """Make the map of a `driver_encode_*` call; refuse what the driver refuses, with reasons."""
+    """Make the map of a call of `driver_encode_*`; refuse the calls that the driver refuses."""
     if text_of(encoder) not in ENCODERS:
         choices = ", ".join(map(repr, ENCODERS))
         raise bad_value("encoder", encoder, f"be one of {choices}", "pass 'auto'")
     known, unreadable = named_target(target)
     request = read_driver_call(kind, given, known)
-    # With encoder="driver" the driver judges, but arguments must still fit its parameters.
+    # The driver can only be called with arguments that fit the C types of its parameters.
     if unreadable or (encoder == "driver" and request.unreadable):
         raise refusal_of(unreadable or request.unreadable)
-    # with encoder="driver" the driver itself judges the arguments
+    # With encoder="driver", the driver checks the arguments instead of the rules.
     error = None if encoder == "driver" else error_of(request)
     if error is not None:
         raise error
@@ -146,14 +157,14 @@ def mirror(
     return _map_of(request, device, True)
 
 
-# -- encode: by the driver if this machine has one, else by the measured layout ("model") ----------
+# -- encode: with the driver if this machine has one, else in the measured layout ("model") --------
 
 
 def _encoding_gpu(request: Request, view: TensorView) -> int | None:
-    """Return the ordinal of a tensor's GPU if the driver can encode for the target there."""
+    """Return the ordinal of a tensor's GPU; None if the driver cannot encode for the target."""
     if not view.device.is_cuda or not driver.is_available():
         return None
-    # The device is looked up by the tensor's own address, without offset=.
+    # Find the device by the address of the tensor itself, so subtract offset=.
     ordinal = ordinal_of(view.device, request.address - view.offset_bytes)
     found = driver.device_target(ordinal)
     return ordinal if found.compute_capability == request.target.compute_capability else None
@@ -168,7 +179,8 @@ def _map_of(
 ) -> TensorMap:
     """Make the map of an accepted call.
 
-    It has no bytes without either.
+    The driver encodes the bytes for the GPU `device`. If `device` is None, they are encoded in the
+    measured layout of the target. A map for a target without a measured layout then has no bytes.
     """
     arguments, address, encoder, data = request.encode_arguments(), request.address, None, None
     if device is not None:
@@ -180,7 +192,7 @@ def _map_of(
 
 
 def driver_device(target: Target, encoder: Encoder) -> int | None:
-    """Return the GPU of this machine for which the driver encodes; None to use the model."""
+    """Return the ordinal of the GPU for which the driver encodes; None to use the model."""
     if encoder == "model" or (encoder == "auto" and not driver.is_available()):
         return None
     current = driver.current_device() or 0

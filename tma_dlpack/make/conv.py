@@ -1,4 +1,4 @@
-"""Im2col maps in the words of a convolution: kernel size, padding, stride, dilation."""
+"""Im2col maps from the arguments of a convolution: kernel size, padding, stride, dilation."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ if TYPE_CHECKING:
     from tma_dlpack.checks.report import Report
 
 MAX_SPATIAL = 3
-#: A padding for all dimensions, or one per dimension: a number, or the numbers (before, after).
+#: One padding for all dimensions, or a sequence with an entry per dimension. An entry is a number,
+#: or two numbers (before, after).
 Padding = SupportsIndex | Sequence[SupportsIndex | tuple[SupportsIndex, SupportsIndex]]
-#: The arguments of a convolution, and the smallest value of their entries.
+#: Argument of a convolution -> the smallest valid value of its entries.
 LEAST = {"kernel_size": 1, "padding": 0, "stride": 1, "dilation": 1}
 
 
@@ -71,24 +72,26 @@ def make_conv_descriptor(
 ) -> TensorMap:
     """Make the im2col tensor map of a convolution over images N, [D,] [H,] W, C.
 
-    `make_im2col_descriptor` makes the same map of the corners that `im2col_corners` returns and of
-    the stride in `elem_strides`. A load for the filter tap at t uses the im2col offset
-    t x dilation. For a column whose first output pixel is p, the coordinates of the load are the
-    input pixel p x stride - padding.
+    `make_im2col_descriptor` makes the same map if you pass the corners that `im2col_corners`
+    returns, and the stride in `elem_strides`. In a kernel, a load for the filter tap with the index
+    t uses the im2col offset t x dilation. If p is the first output pixel of a column, the load uses
+    the coordinates p x stride - padding.
 
     Parameters
     ----------
     tensor : object
-        Anything with ``__dlpack__`` of rank 3 to 5, channels last and contiguous.
+        Any object with ``__dlpack__`` of rank 3 to 5. The channels must be the last dimension and
+        contiguous.
     kernel_size : int or sequence of int
-        Filter extents in pixels, row-major, one per spatial dimension of the tensor: (D, H, W),
-        (H, W) or (W,). A single int applies to each dimension.
+        Extents of the filter in pixels, row-major, one per spatial dimension of the tensor:
+        (D, H, W), (H, W) or (W,). A single int applies to each dimension.
     padding : int or sequence
-        Pixels of zeros around an image. A single int applies to each side of each dimension. A
-        sequence has one entry per dimension: an int for both sides, or a pair (before, after), as
-        in ``((1, 2), (0, 1))``.
+        Number of pixels with zeros around an image. A single int applies to both sides of each
+        dimension. A sequence has one entry per dimension: an int for both sides, or a pair
+        (before, after), as in ``((1, 2), (0, 1))``.
     stride, dilation : int or sequence of int
-        In pixels, one per spatial dimension; a single int applies to each. A stride is 1..8.
+        Stride and dilation in pixels, one entry per spatial dimension. A single int applies to each
+        dimension. A stride is 1..8.
     channels_per_pixel, pixels_per_column, interleave_layout, swizzle, l2_fetch_size, oobfill, \
 data_type, rules, allow, shape, strides, offset, target
         As in `make_im2col_descriptor`.
@@ -100,8 +103,8 @@ data_type, rules, allow, shape, strides, offset, target
     Raises
     ------
     TmaPreconditionError
-        If the tensor or an argument breaks a rule. `violations` has all of them, each with its fix
-        and source.
+        If the tensor or an argument breaks a rule. The attribute `violations` of the error lists
+        all broken rules, each with a fix and a source.
 
     Examples
     --------
@@ -116,7 +119,7 @@ data_type, rules, allow, shape, strides, offset, target
     given: dict[str, Any] = {name: reusable(value) for name, value in locals().items()}
     given.pop("tensor")
     call = _read(_shape(tensor), given)
-    # the check reports unreadable arguments together with all other violations
+    # check_conv_descriptor finds the unreadable arguments and all other violations
     if call.unreadable:
         check_conv_descriptor(tensor, **given).raise_if_refused()
     try:
@@ -132,13 +135,14 @@ data_type, rules, allow, shape, strides, offset, target
 def check_conv_descriptor(tensor: Any, options: dict[str, Any]) -> Report:
     """Validate the arguments of `make_conv_descriptor`; return a Report instead of raising.
 
-    Takes the same arguments. A wrong argument does not raise: the report lists what is wrong.
+    The function takes the arguments of `make_conv_descriptor`. A wrong argument does not raise an
+    error: the report lists all violations.
 
     Returns
     -------
     Report
-        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments, or None if
-        they would make another convolution.
+        A report with `.ok`, `.violations` and `.advice`. `.fixed()` returns corrected keyword
+        arguments, or None if a correction would change the convolution.
 
     Examples
     --------
@@ -157,7 +161,7 @@ def check_conv_descriptor(tensor: Any, options: dict[str, Any]) -> Report:
     report = check_im2col_descriptor(tensor, **call.arguments)
     violations = (*call.unreadable, *(_worded(call, v) for v in report.violations))
     of_im2col = report._request_of
-    assert of_im2col is not None  # the report is of a check
+    assert of_im2col is not None  # every report of a check_* function has it
     return dataclasses.replace(
         report,
         violations=violations,
@@ -172,10 +176,10 @@ def check_conv_descriptor(tensor: Any, options: dict[str, Any]) -> Report:
 def _kept(
     own_shape: tuple[int, ...], options: Mapping[str, Any]
 ) -> tuple[frozenset[str], dict[str, Any]]:
-    """Return the arguments of the convolution, and the arguments of the map that depend on them.
+    """Return the names of the convolution's arguments, and the map's arguments that depend on them.
 
-    A fix may change neither, because it would make another convolution. If the fix makes `shape`
-    readable, they are of that shape.
+    A fix must not change any of these arguments, because it would change the convolution. If
+    `shape` is unreadable but has a readable fix, the map's arguments are those for the fixed shape.
     """
     shape = options["shape"]
     if shape is not None and integers_of(shape) is None:
@@ -192,31 +196,33 @@ def im2col_corners(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the corners of the im2col bounding box of a convolution.
 
-    Pass the corners to `make_im2col_descriptor`; the convolution's stride goes into `elem_strides`.
-    A load for the filter tap at position t uses the im2col offset t x dilation.
-    `make_conv_descriptor` computes the corners and passes the stride itself.
+    Pass the corners to `make_im2col_descriptor`, with the convolution's stride in `elem_strides`.
+    In a kernel, a load for the filter tap with the index t uses the im2col offset t x dilation.
+    `make_conv_descriptor` does both: it computes the corners and passes the stride.
 
     Parameters
     ----------
     kernel_size : int or sequence of int
-        Filter extents in pixels, row-major: (D, H, W), (H, W) or (W,). A single int means (W,),
-        but if `padding` or `dilation` has more entries, the int applies to each dimension.
+        Extents of the filter in pixels, row-major: (D, H, W), (H, W) or (W,). If `padding` or
+        `dilation` is a sequence, a single int applies to each dimension. Otherwise a single int
+        means (W,).
     padding : int or sequence
-        In pixels, one entry per dimension: an int, or a pair (before, after). A single int applies
-        to each dimension.
+        Padding in pixels, one entry per dimension: an int, or a pair (before, after). A single int
+        applies to each dimension.
     dilation : int or sequence of int
-        In pixels, one per dimension; a single int applies to each dimension.
+        Dilation in pixels, one entry per dimension. A single int applies to each dimension.
 
     Returns
     -------
     lower, upper : tuple of int
-        Row-major: lower = -padding, upper = padding - dilation x (kernel_size - 1).
+        The corners in pixels, row-major. For each dimension, lower = -padding and
+        upper = padding - dilation x (kernel_size - 1).
 
     Raises
     ------
     TmaPreconditionError
-        If an entry is not an integer, kernel_size or dilation is below 1, padding is below 0, or
-        the arguments have different lengths.
+        If an entry is not an integer, if an entry of `kernel_size` or `dilation` is below 1, if an
+        entry of `padding` is below 0, or if the arguments have different lengths.
 
     Examples
     --------
@@ -249,7 +255,10 @@ def _required(name: str, given: object, read: object, count: int) -> tuple[Any, 
 
 
 class _Dimension(NamedTuple):
-    """A spatial dimension of a convolution, in pixels; `before` and `after` are the padding."""
+    """The numbers of a convolution along one spatial dimension, in pixels.
+
+    `before` and `after` are the padding on the two sides.
+    """
 
     extent: int
     kernel_size: int
@@ -260,16 +269,19 @@ class _Dimension(NamedTuple):
 
 
 class _Call(NamedTuple):
-    """A call as read: the convolution, and its arguments for `make_im2col_descriptor`."""
+    """A parsed call of `make_conv_descriptor`.
+
+    `arguments` are the arguments for `make_im2col_descriptor`.
+    """
 
     arguments: dict[str, Any]
     unreadable: tuple[Violation, ...] = ()
-    # extents, kernel sizes, padding, strides, dilations; each (D, H, W), (H, W) or (W,)
+    # (extents, kernel sizes, paddings, strides, dilations); the order of each is D, H, W
     convolution: tuple[tuple[Any, ...], ...] = ()
 
 
 def _shape(tensor: object) -> tuple[int, ...]:
-    """Return the shape of a tensor; () for a tensor that `make_im2col_descriptor` will refuse."""
+    """Return the shape of a tensor; return () if the tensor cannot be read."""
     try:
         return as_tensor_view(tensor).shape
     except TmaPreconditionError:
@@ -278,20 +290,22 @@ def _shape(tensor: object) -> tuple[int, ...]:
 
 def _read(own_shape: tuple[int, ...], given: Mapping[str, Any]) -> _Call:
     described = own_shape if given["shape"] is None else integers_of(given["shape"]) or ()
-    # N and C are not spatial
+    # all dimensions except N and C are spatial
     spatial = len(described) - 2
     rest = {name: value for name, value in given.items() if name not in LEAST}
-    # `make_im2col_descriptor` refuses such a tensor or shape, whatever the corners are.
+    # For any other rank, `make_im2col_descriptor` refuses the tensor or the shape, so the corners
+    # do not matter.
     if not 0 < spatial <= MAX_SPATIAL:
         return _Call(rest | dict.fromkeys(CORNERS, ()) | {"elem_strides": None})
     read = {name: _per_dimension(name, _entries(given[name]), spatial) for name in LEAST}
     lost = tuple(_unfit(n, given[n], spatial) for n, values in read.items() if values is None)
-    # An unreadable argument gets its smallest value, so that the other arguments are judged too.
+    # Use the smallest value for an unreadable argument, so that the other arguments are checked
+    # too.
     sizes, pads, steps, dilations = [read[n] or (least,) * spatial for n, least in LEAST.items()]
     rest["pixel_box_lower_corner"], rest["pixel_box_upper_corner"] = _corners(
         sizes, pads, dilations
     )
-    # N and C have no step
+    # the steps along N and C are 1
     rest["elem_strides"] = (1, *steps, 1)
     return _Call(rest, lost, (described[1:-1], sizes, pads, steps, dilations))
 
@@ -310,7 +324,10 @@ def _unfit(name: str, value: object, spatial: int) -> Violation:
 
 
 def _entries(value: object) -> int | tuple[Any, ...] | None:
-    """Return an integer, or a tuple of integers and of tuples of integers; None for other types."""
+    """Parse an integer, or a sequence whose entries are integers or sequences of integers.
+
+    Return None for any other value.
+    """
     number = None if type(value) is tuple else integer_of(value)
     read = integers_of(value) if number is None else number
     if read is not None or not isinstance(value, (tuple, list, np.ndarray)):
@@ -323,12 +340,15 @@ def _entries(value: object) -> int | tuple[Any, ...] | None:
 
 
 def _per_dimension(name: str, read: object, count: int) -> tuple[Any, ...] | None:
-    """Return `count` entries; None if the number of entries or a value is wrong."""
+    """Return one entry for each of `count` dimensions; repeat a single integer.
+
+    Return None if the number of entries is wrong or an entry is out of range.
+    """
     values = read if type(read) is tuple else (read,) * count
     if not 0 < len(values) == count:
         return None
     for value in values:
-        # A pair (before, after) is in range if the smaller number is.
+        # For a pair (before, after), check the smaller number.
         if type(value) is tuple and name == "padding" and len(value) == 2:
             value = min(value)
         if type(value) is not int or value < LEAST[name]:
@@ -353,29 +373,29 @@ def _corners(
     return tuple(lower), tuple(upper)
 
 
-# -- the words of refusals -------------------------------------------------------------------------
+# -- the messages of refusals ----------------------------------------------------------------------
 
 
 def _worded(call: _Call, violation: Violation) -> Violation:
-    """Return a violation about corners or steps in the words of the convolution."""
+    """Return a violation whose message names arguments of the convolution, not corners or steps."""
     if violation.rule not in WORDS:
         fix = _OTHER_CORNERS.sub(", which then breaks BOUNDING_BOX", violation.fix)
         return dataclasses.replace(violation, fix=fix)
     extents, sizes, pads, steps, dilations = call.convolution
     order = "DHW"[-len(extents) :]
     place = ENTRY.search(violation.found)
-    # Each of these rules names a dimension (D, H, W) or an entry of elem_strides.
+    # The violation of a rule in WORDS names a dimension (D, H, W) or an entry of elem_strides.
     assert place is not None
-    # elem_strides begins with the entry of N.
+    # Entry 0 of elem_strides is for N, so entry 1 is for the first spatial dimension.
     i = order.index(place["along"]) if place["along"] else int(place["entry"]) - 1
     one = _Dimension(extents[i], sizes[i], *_sides(pads[i]), steps[i], dilations[i])
     return dataclasses.replace(violation, **WORDS[violation.rule](f"along {order[i]}", one))
 
 
-#: The part of a fix that names corners, which are no arguments of a convolution:
-#: ", and use a kernel no larger than ...; the nearest that fit ...".
+#: The part of a fix that names corners: ", and use a kernel no larger than ...; the nearest that
+#: fit ...". It is removed, because corners are not arguments of `make_conv_descriptor`.
 _OTHER_CORNERS = re.compile(r", and use a kernel no larger than [^;]*; the nearest that fit [^;]*")
-#: The dimension or entry that a violation names: "along H", "(H" or "elem_strides[2]".
+#: The dimension or the entry in a violation's text, such as "along H", "(H" or "elem_strides[2]".
 ENTRY = re.compile(r"(\(|along )(?P<along>[DHW])\b|elem_strides\[(?P<entry>\d+)\]")
 TILED = "load tiles of an ordinary map (make_tma_descriptor), which has no corners"
 
@@ -401,7 +421,8 @@ def _upper(where: str, of: _Dimension) -> dict[str, str]:
 def _bounding_box(where: str, of: _Dimension) -> dict[str, str]:
     spans, padded = of.dilation * (of.kernel_size - 1) + 1, of.before + of.after + of.extent
     if spans <= padded:
-        # The driver refuses a sum that wraps around: keep the words of that violation.
+        # The kernel fits, so the violation is about a sum that wraps around in the driver. Keep its
+        # message.
         return {}
     return {
         "argument": "kernel_size",
@@ -418,7 +439,8 @@ def _stride(where: str, of: _Dimension) -> dict[str, str]:
     return {"argument": "stride", "found": f"stride is {step} {where}", "fix": fix}
 
 
-#: Rule -> argument, found text, limit and fix, for one dimension of a convolution.
+#: Rule -> a function that returns the changed parts of its violation (argument, found, limit, fix)
+#: for a spatial dimension.
 WORDS: dict[str, Callable[[str, _Dimension], dict[str, str]]] = {
     "LOWER_CORNER": _lower,
     "UPPER_CORNER": _upper,

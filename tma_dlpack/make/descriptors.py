@@ -1,4 +1,4 @@
-"""The public functions that make the map of a tensor, tiled or im2col, and their checks."""
+"""The public functions that make the tiled or im2col map of a tensor, or check the arguments."""
 
 from __future__ import annotations
 
@@ -53,55 +53,59 @@ def make_tma_descriptor(
     Parameters
     ----------
     tensor : object
-        Anything with ``__dlpack__`` (PyTorch, JAX, CuPy, NumPy...) of rank 1 to 5, in CUDA, managed
-        or host memory. Its data is not read or copied, and nothing synchronizes. The map keeps the
-        tensor alive.
+        Any object with ``__dlpack__`` (PyTorch, JAX, CuPy, NumPy...) of rank 1 to 5, in CUDA,
+        managed or host memory. The call does not read or copy the data, and does not synchronize.
+        The map keeps the tensor alive.
     box_sizes : sequence of int
-        Extents of the tile in shared memory: row-major, one per dimension of the tensor, in
-        elements (packed types: values), 1..256 each.
+        Extents of the tile that one copy moves: row-major, one entry per dimension of the tensor,
+        in elements (for packed types, in values), 1..256 each.
     elem_strides : sequence of int, optional
-        Step between elements of the tile: row-major, one per dimension, 1..8 each. None means 1
-        everywhere. The innermost entry is ignored unless `interleave_layout` is given.
+        Distance in the tensor between neighbours in the tile: row-major, one entry per dimension,
+        in elements, 1..8 each. None means 1 for all dimensions. The innermost entry is ignored
+        unless `interleave_layout` is given.
     interleave_layout : TmaInterleaveLayout, name or value
-        ``"bytes16"`` or ``"bytes32"`` for images stored as NC/8HWC8 or NC/16HWC16.
+        ``"bytes16"`` for images stored as NC/8HWC8, ``"bytes32"`` for images stored as NC/16HWC16.
     swizzle : TmaSwizzle, name or value
-        Order of the bytes in shared memory, to avoid bank conflicts: ``"bytes32"``, ``"bytes64"``
-        or ``"bytes128"`` for a row of as many bytes. All enums also accept a number of bytes (128)
-        and the names of the driver, CUTLASS and PTX: ``"SWIZZLE_128B"``, ``"Swizzle<3,4,3>"``,
-        ``"K_SW128"``.
+        Order of the bytes in shared memory, to avoid bank conflicts. Choose ``"bytes32"``,
+        ``"bytes64"`` or ``"bytes128"`` if a row of the box has this number of bytes. Like other
+        enum arguments, `swizzle` also accepts a number of bytes (128) and names of the driver,
+        CUTLASS and PTX: ``"SWIZZLE_128B"``, ``"Swizzle<3,4,3>"``, ``"K_SW128"``.
     l2_fetch_size : TmaL2FetchSize, name or value
-        Bytes that L2 fetches at a time. It changes only the speed.
+        Number of bytes that the L2 cache fetches at a time. It changes only the speed.
     oobfill : TmaOobFill, name or value
-        What a load writes for elements outside of the tensor: zeros, or ``"nan"`` (floats only).
+        Value that a load writes for elements outside of the tensor: ``"none"`` means zeros,
+        ``"nan"`` (only for floating-point types) means NaN.
     data_type : TensorMapDataType, name or value, optional
         Another map data type of the same element size, such as ``"TFLOAT32"`` for float32 or
         ``"UINT8"`` for int8. A dtype or its name is accepted too: ``torch.float16`` or ``"bf16"``.
         None means the map data type that libcu++ uses for the tensor's dtype.
     rules : {"libcu++", "driver"}
-        ``"libcu++"`` checks all preconditions of make_tma_descriptor. ``"driver"`` checks only
-        those of the driver, so it accepts for example boxes larger than the tensor and overlapping
-        strides.
+        ``"libcu++"`` checks all preconditions of cuda::make_tma_descriptor. ``"driver"`` checks
+        only the driver's preconditions. With ``"driver"``, boxes may for example be larger than the
+        tensor, and strides may overlap.
     allow : iterable of str
         Ids of rules to skip in this call. Only rules of libcu++ that the driver does not have can
         be skipped, such as ``"BOX_IN_SHAPE"`` or ``"STRIDE_UNIQUE"``.
     shape, strides : sequence of int, optional
         Another description of the tensor's memory, as in torch's ``as_strided``: row-major, in
-        elements of the tensor's dtype. If only `shape` is given, the strides are the tensor's own
-        or those of a contiguous tensor; where both are possible and differ, `strides` is required.
+        elements of the tensor's dtype. If you pass only `shape`, the strides are the tensor's own
+        or those of a contiguous tensor. If both are possible and differ, `strides` is required.
     offset : int
         Number of elements from the tensor's first element to the first element of the map; may be
-        negative. The map may describe memory outside of the tensor, but a copy must not touch it.
+        negative. The map may describe memory outside of the tensor, but a copy must not access that
+        memory.
     split_inner : bool
-        Split the last dimension into spans of `swizzle`, which must be given, so that one copy
-        fills a tile wider than the span. `box_sizes` is the tile (.., m, k) in the tensor's own
-        dimensions. The map has the dimensions (K / span, .., M, span), as `tma.split_inner`
-        describes; `split_inner_coords` returns the coordinates of a tile.
+        Whether to split the last dimension into spans of `swizzle`, so that one copy moves a tile
+        wider than the span. You must pass `swizzle`. `box_sizes` is the tile (.., m, k) in the
+        tensor's own dimensions. The map has the dimensions (K / span, .., M, span), as
+        `tma.split_inner` describes. `split_inner_coords` returns the coordinates of a tile.
     ragged : int, optional
-        Make one map for slices of any length along this dimension, as `tma.ragged` describes. The
-        map has two more outer dimensions; `ragged_coords` returns the coordinates of a tile.
+        The dimension along which one map serves slices of any length, as `tma.ragged` describes.
+        The map has two additional outer dimensions. `ragged_coords` returns the coordinates of a
+        tile.
     target : Target or str, optional
-        The GPU that the map is for. None means the tensor's own GPU. A map of a host tensor is made
-        for sm_90 and is not `launchable`.
+        The GPU that the map is for. None means the tensor's own GPU, or sm_90 for a host tensor.
+        The map of a host tensor is not `launchable`.
 
     Returns
     -------
@@ -111,17 +115,18 @@ def make_tma_descriptor(
     ------
     TmaPreconditionError
         If the call breaks a rule. The error has every violation with its fix and its source. The
-        first violation is the one that libcu++ would throw (`TmaPreconditionError` lists the
-        exceptions).
+        first violation is the one that libcu++ would report first; the docstring of
+        `TmaPreconditionError` lists the exceptions to this order.
     TmaTargetError
-        A TmaPreconditionError for a feature that the target lacks.
-    TmaDriverError If the driver refuses a call that the rules accept.
+        If the target lacks a feature that the call needs. It is a TmaPreconditionError too.
+    TmaDriverError
+        If the driver refuses a call that the rules accept.
 
     Notes
     -----
-    The driver encodes the maps of CUDA tensors. Without a driver, the 128 bytes follow the layout
-    measured on an H200 (driver 580.159.04, 2026-11-20), which NVIDIA does not publish. Source:
-    libcu++ make_tma_descriptor.h; CUDA driver API, cuTensorMapEncodeTiled.
+    The driver encodes the maps of CUDA tensors. The maps of host tensors are encoded in the layout
+    that was measured on an H200 (driver 580.159.04, 2026-11-20); NVIDIA does not publish the
+    layout. Source: libcu++ make_tma_descriptor.h; CUDA driver API, cuTensorMapEncodeTiled.
 
     Examples
     --------
@@ -143,12 +148,14 @@ def make_tma_descriptor(
 def check_tma_descriptor(tensor: object, options: dict[str, Any]) -> Report:
     """Validate the arguments of `make_tma_descriptor`; return a Report instead of raising.
 
-    Takes the same arguments. A wrong argument does not raise: the report lists what is wrong.
+    The function takes the arguments of `make_tma_descriptor`. A wrong argument does not raise an
+    error: the report lists all violations.
 
     Returns
     -------
     Report
-        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments, or None.
+        A report with `.ok`, `.violations` and `.advice`. `.fixed()` returns corrected keyword
+        arguments, or None if no correction is known.
 
     Examples
     --------
@@ -189,33 +196,35 @@ def make_im2col_descriptor(
 ) -> TensorMap:
     """Make the im2col tensor map of an image tensor N, [D,] [H,] W, C.
 
-    One load copies `pixels_per_column` pixels of `channels_per_pixel` channels each. It walks along
-    W, then H, then D, within the bounding box of each image, then continues in the next image.
-    `make_conv_descriptor` takes the arguments of a convolution instead of corners.
+    One load copies `pixels_per_column` pixels of `channels_per_pixel` channels each. The pixels
+    follow each other along W, then H, then D, within the bounding box of an image. After the end of
+    the bounding box, the load continues in the next image. `make_conv_descriptor` takes the
+    arguments of a convolution instead of corners.
 
     Parameters
     ----------
     tensor : object
-        Anything with ``__dlpack__`` of rank 3 to 5, channels last and contiguous.
+        Any object with ``__dlpack__`` of rank 3 to 5. The channels must be the last dimension and
+        contiguous.
     pixel_box_lower_corner, pixel_box_upper_corner : sequence of int
-        Corners of the bounding box as offsets, in pixels, from the image's first and last pixel.
-        Row-major: (D, H, W), (H, W) or (W,).
+        Corners of the bounding box in pixels. The lower corner is an offset from the image's first
+        pixel, the upper corner from the last pixel. Both are row-major: (D, H, W), (H, W) or (W,).
     channels_per_pixel : int
-        1..256, elements.
+        Number of channels that a load copies of each pixel, 1..256.
     pixels_per_column : int
-        1..1024.
+        Number of pixels that a load copies, 1..1024.
     elem_strides : sequence of int, optional
-        Step from pixel to pixel, which is the stride of a convolution: row-major, one entry per
-        dimension of the tensor, 1..8 each. The entry for the channels is ignored unless
+        Distance between the loaded pixels, which is the stride of a convolution: row-major, one
+        entry per dimension of the tensor, 1..8 each. The entry for the channels is ignored unless
         `interleave_layout` is given.
     interleave_layout, swizzle, l2_fetch_size, oobfill, data_type, allow, shape, strides, offset, \
 target
         As in `make_tma_descriptor`.
     rules : {"documented", "driver"}
-        ``"documented"`` checks what the driver API documentation requires, and what the measured
-        driver requires beyond the documentation. ``"driver"`` checks only what the measured driver
-        requires; for targets other than sm_90, which are not measured, it checks what the
-        documentation requires.
+        ``"documented"`` checks the requirements of the driver API documentation, and further
+        requirements of the measured driver. ``"driver"`` checks only the requirements of the
+        measured driver. Only the driver for sm_90 is measured, so for other targets ``"driver"``
+        checks the requirements of the documentation.
 
     Returns
     -------
@@ -224,13 +233,13 @@ target
     Raises
     ------
     TmaPreconditionError
-        If the tensor or an argument breaks a rule. `violations` has all of them, each with its fix
-        and source.
+        If the tensor or an argument breaks a rule. The attribute `violations` of the error lists
+        all broken rules, each with a fix and a source.
 
     Notes
     -----
-    Source: CUDA driver API, cuTensorMapEncodeIm2col; bytes measured on an H200, driver 580.159.04,
-    2026-11-20.
+    Source of the rules: CUDA driver API, cuTensorMapEncodeIm2col. The bytes are measured on an
+    H200, driver 580.159.04, 2026-11-20.
 
     Examples
     --------
@@ -253,12 +262,14 @@ target
 def check_im2col_descriptor(tensor: object, options: dict[str, Any]) -> Report:
     """Validate the arguments of `make_im2col_descriptor`; return a Report instead of raising.
 
-    Takes the same arguments. A wrong argument does not raise: the report lists what is wrong.
+    The function takes the arguments of `make_im2col_descriptor`. A wrong argument does not raise an
+    error: the report lists all violations.
 
     Returns
     -------
     Report
-        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments, or None.
+        A report with `.ok`, `.violations` and `.advice`. `.fixed()` returns corrected keyword
+        arguments, or None if no correction is known.
 
     Examples
     --------
@@ -298,24 +309,27 @@ def make_im2col_wide_descriptor(
 ) -> TensorMap:
     """Make the im2col-wide tensor map of an image tensor N, [D,] [H,] W, C.
 
-    A load walks along W only, with H and D fixed, and continues in the next image. These maps are
-    for compute capability 10.0 and later; their rules are documented, not measured. For sm_90 they
-    are refused unless ``rules="driver"``, because driver 580.159.04 encodes them for sm_90, but
-    sm_90 has no instruction that uses them.
+    The pixels of a load follow each other along W only, with H and D fixed. After the end of the
+    row, the load continues in the next image. These maps are for compute capability 10.0 and later;
+    their rules are documented, not measured. sm_90 has no instruction that uses such a map, so the
+    function refuses sm_90. With ``rules="driver"`` it accepts sm_90, because driver 580.159.04
+    encodes these maps for sm_90.
 
     Parameters
     ----------
     tensor : object
-        Anything with ``__dlpack__`` of rank 3 to 5, channels last and contiguous.
+        Any object with ``__dlpack__`` of rank 3 to 5. The channels must be the last dimension and
+        contiguous.
     lower_corner_width, upper_corner_width : int
-        Bounding box along W, as offsets from the row's first and last pixel.
+        Bounding box along W in pixels: the lower corner is an offset from the first pixel of a row,
+        the upper corner from the last pixel.
     channels_per_pixel, pixels_per_column, elem_strides, interleave_layout, l2_fetch_size, \
 oobfill, data_type, rules, allow, shape, strides, offset, target
         As in `make_im2col_descriptor`.
     swizzle : TmaSwizzle, name or value
-        The documentation allows bytes64, bytes128 and bytes128_atom_32B.
+        The documentation allows only bytes64, bytes128 and bytes128_atom_32B.
     mode : {"w", "w128"}
-        With ``"w128"`` a column has 128 pixels, and `pixels_per_column` is ignored.
+        With ``"w128"`` a load copies 128 pixels, and `pixels_per_column` is ignored.
 
     Returns
     -------
@@ -324,9 +338,10 @@ oobfill, data_type, rules, allow, shape, strides, offset, target
     Raises
     ------
     TmaTargetError
-        For a target below 10.0 with ``rules="documented"``.
+        If the target's compute capability is below 10.0 and `rules` is ``"documented"``.
     TmaPreconditionError
-        If the tensor or an argument breaks a rule; `violations` has all of them.
+        If the tensor or an argument breaks a rule. The attribute `violations` of the error lists
+        all broken rules.
 
     Examples
     --------
@@ -347,12 +362,14 @@ oobfill, data_type, rules, allow, shape, strides, offset, target
 def check_im2col_wide_descriptor(tensor: object, options: dict[str, Any]) -> Report:
     """Validate the arguments of `make_im2col_wide_descriptor`; return a Report, never raise.
 
-    Takes the same arguments. A wrong argument does not raise: the report lists what is wrong.
+    The function takes the arguments of `make_im2col_wide_descriptor`. A wrong argument does not
+    raise an error: the report lists all violations.
 
     Returns
     -------
     Report
-        `.ok`, `.violations`, `.advice`, and `.fixed()`: corrected keyword arguments, or None.
+        A report with `.ok`, `.violations` and `.advice`. `.fixed()` returns corrected keyword
+        arguments, or None if no correction is known.
 
     Examples
     --------

@@ -1,4 +1,7 @@
-"""The driver's encoders with the driver's parameters: arrays innermost first, strides in bytes."""
+"""The public functions that have the parameters of the driver's functions.
+
+Arrays are innermost first, and strides are in bytes, as in the driver.
+"""
 
 from __future__ import annotations
 
@@ -47,28 +50,28 @@ def driver_encode_tiled(
     tensor_data_type, tensor_rank, global_address, global_dim, global_strides, box_dim, \
 element_strides, interleave, swizzle, l2_promotion, oob_fill
         The driver's arguments. Arrays are innermost first. `global_dim`, `box_dim` and
-        `element_strides` have `tensor_rank` entries, in elements; `global_strides` has
-        `tensor_rank` - 1 entries, in bytes, for dimensions 1 and up. As in C, entries past the rank
-        are ignored.
+        `element_strides` have `tensor_rank` entries, in elements. `global_strides` has
+        `tensor_rank` - 1 entries, in bytes, for dimensions 1 to `tensor_rank` - 1. Entries past the
+        rank are ignored, as in C.
     target : Target or str
         The GPU that the map is for.
     encoder : {"auto", "driver", "model"}
-        ``"driver"`` calls cuTensorMapEncodeTiled; ``"model"`` uses the measured layout, which
-        exists for sm_90 only; ``"auto"`` uses the driver if this machine has a GPU like `target`,
-        else the model.
+        ``"driver"`` calls cuTensorMapEncodeTiled. ``"model"`` uses the measured layout, which
+        exists only for sm_90. ``"auto"`` calls the driver if this machine has a GPU like `target`,
+        and uses the measured layout otherwise.
 
     Returns
     -------
     TensorMap
-        It has the address and no tensor: the caller keeps the memory alive.
+        A map with an address and without a tensor. You must keep the memory alive.
 
     Raises
     ------
     TmaPreconditionError
-        For sm_90: if and only if the driver refuses the call [measured, H200, driver 580.159.04,
-        2026-11-20]. For other targets: if the driver API documentation forbids the call.
+        For sm_90, if the driver refuses the call, and only then [measured, H200, driver 580.159.04,
+        2026-11-20]. For other targets, if the driver API documentation forbids the call.
     TmaDriverError
-        If the driver was called and refused; the message shows each argument.
+        If the driver was called and refused the call. The message shows each argument.
     TmaUnsupportedError
         If `encoder` cannot encode for `target` on this machine.
 
@@ -87,7 +90,7 @@ element_strides, interleave, swizzle, l2_promotion, oob_fill
 
 @opaque
 def driver_replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> TensorMap:
-    """Return the same map at another address, as ``cuTensorMapReplaceAddress`` does.
+    """Return a copy of a map with another address, as ``cuTensorMapReplaceAddress`` does.
 
     Only the first 8 bytes change [measured, H200, driver 580.159.04, 2026-11-20]. If this machine
     has a GPU like the map's target, the driver is called too and must return the same bytes.
@@ -97,21 +100,21 @@ def driver_replace_address(tensor_map: TensorMap, global_address: SupportsIndex)
     tensor_map : TensorMap
         Any map that has bytes, also a map of 128 zero bytes.
     global_address : int
-        A multiple of 16, above 0 and below 2^57. The driver requires no more, even for maps whose
-        address must be a multiple of 32 [measured]; `TensorMap.with_address` checks this multiple.
+        A multiple of 16, above 0 and below 2^57. Some maps need a multiple of 32, but the driver
+        does not check this [measured]; `TensorMap.with_address` does.
 
     Returns
     -------
     TensorMap
-        It has the address and no tensor: the caller keeps the memory alive.
-        `TensorMap.with_address` takes a tensor and keeps it alive.
+        A map with an address and without a tensor. You must keep the memory alive.
+        `TensorMap.with_address` takes a tensor and keeps the tensor alive.
 
     Raises
     ------
     TmaPreconditionError
         If the address is misaligned, out of range or not an integer.
     TmaDriverError
-        If the driver refuses.
+        If the driver refuses the call.
 
     Examples
     --------
@@ -153,24 +156,24 @@ def driver_encode_im2col(
 interleave, swizzle, l2_promotion, oob_fill, target, encoder
         As in `driver_encode_tiled`.
     pixel_box_lower_corner, pixel_box_upper_corner : sequence of int
-        Corners of the bounding box as offsets, in pixels, from the image's first and last pixel.
-        Innermost first: (W,), (W, H) or (W, H, D). The hardware reads the corners in this order
-        [measured, H200, driver 580.159.04, 2026-11-20]; the driver API documentation writes
-        {D, H, W}.
+        Corners of the bounding box in pixels. The lower corner is an offset from the image's first
+        pixel, the upper corner from the last pixel. Both are innermost first: (W,), (W, H) or
+        (W, H, D). The hardware reads the corners in this order [measured, H200, driver 580.159.04,
+        2026-11-20], although the driver API documentation writes {D, H, W}.
     channels_per_pixel : int
-        1..256, elements.
+        Number of channels that a copy moves of each pixel, 1..256.
     pixels_per_column : int
-        1..1024.
+        Number of pixels that a copy moves, 1..1024.
 
     Returns
     -------
     TensorMap
-        It has the address and no tensor: the caller keeps the memory alive.
+        A map with an address and without a tensor. You must keep the memory alive.
 
     Raises
     ------
     TmaPreconditionError, TmaDriverError, TmaUnsupportedError
-        As `driver_encode_tiled`.
+        As `driver_encode_tiled` does.
 
     Examples
     --------
@@ -210,8 +213,9 @@ def driver_encode_im2col_wide(
 ) -> TensorMap:
     """Encode a wide im2col map from ``cuTensorMapEncodeIm2colWide``'s arguments.
 
-    It needs no GPU. The documentation requires compute capability 10.0. The measured driver also
-    encodes these maps for sm_90, so this function encodes them too, and `TensorMap.advice` warns.
+    The function needs no GPU. The documentation requires compute capability 10.0 for these maps.
+    The measured driver also encodes them for sm_90, so this function does the same, and
+    `TensorMap.advice` has a warning.
 
     Parameters
     ----------
@@ -219,25 +223,26 @@ def driver_encode_im2col_wide(
 interleave, l2_promotion, oob_fill, target, encoder
         As in `driver_encode_tiled`.
     pixel_box_lower_corner_width, pixel_box_upper_corner_width : int
-        Bounding box along W, as offsets from the first and last pixel.
+        Bounding box along W in pixels: the lower corner is an offset from the first pixel of a row,
+        the upper corner from the last pixel.
     channels_per_pixel : int
-        1..256, elements.
+        Number of channels that a copy moves of each pixel, 1..256.
     pixels_per_column : int
-        1..1024.
+        Number of pixels that a copy moves, 1..1024.
     mode : TensorMapIm2ColWideMode, name or value
-        With ``"w128"`` a column has 128 pixels, and `pixels_per_column` is ignored.
+        With ``"w128"`` a copy moves 128 pixels, and `pixels_per_column` is ignored.
     swizzle : TmaSwizzle, name or value
-        The documentation allows bytes64, bytes128 and bytes128_atom_32B.
+        The documentation allows only bytes64, bytes128 and bytes128_atom_32B.
 
     Returns
     -------
     TensorMap
-        It has the address and no tensor: the caller keeps the memory alive.
+        A map with an address and without a tensor. You must keep the memory alive.
 
     Raises
     ------
     TmaPreconditionError, TmaDriverError, TmaUnsupportedError
-        As `driver_encode_tiled`.
+        As `driver_encode_tiled` does.
 
     Examples
     --------

@@ -1,6 +1,7 @@
-"""The optional C extension: verbs that are tried in C before their Python function is called.
+"""The optional C extension: public functions that first try the call in C, then in Python.
 
-Python accepts every call that C accepts, with the same bytes. C leaves all other calls to Python.
+For every call that C accepts, Python would make a map with the same bytes. For every other call,
+the Python function is called.
 """
 
 from __future__ import annotations
@@ -25,13 +26,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Maps:
-    """The maps of a batch. The compiled `accept_many` returns a class with the same attributes."""
+    """The maps of a batch.
+
+    The C function `accept_many` returns an object of another class with the same attributes.
+    """
 
     maps: tuple[TensorMap, ...]
 
     @property
     def tensors(self) -> tuple[object, ...]:
-        """The tensor of each map, in order."""
+        """The tensor of each map, in the order of the maps."""
         return tuple(tensor_map.tensor for tensor_map in self.maps)
 
     @property
@@ -41,7 +45,7 @@ class Maps:
 
     @property
     def has_bytes(self) -> bool:
-        """Whether all maps are encoded."""
+        """Whether all maps have bytes."""
         return all(tensor_map._data is not None for tensor_map in self.maps)
 
     def __len__(self) -> int:
@@ -53,12 +57,13 @@ def _export(tensor: Any) -> object:
 
 
 def _export_on_cuda(tensor: Any) -> object:
-    # stream -1: the producer must not synchronize (array API standard, __dlpack__)
+    # stream=-1 means that the producer must not synchronize (array API standard, __dlpack__)
     return tensor.__dlpack__(max_version=DLPACK_VERSION, stream=-1)
 
 
 def _export_on_cuda_of_jax(tensor: Any) -> object:
-    # JAX takes -1 for a stream handle, and ignores max_version. 1 is the legacy default stream.
+    # JAX would read -1 as the handle of a stream, so pass 1, the legacy default stream. JAX ignores
+    # max_version.
     return tensor.__dlpack__(stream=1)
 
 
@@ -67,16 +72,17 @@ if TYPE_CHECKING or not COMPILED:
     def accept_many(
         tensors: tuple[object, ...], address: int, given: dict[str, Any]
     ) -> Maps | None:
-        """Return None, because Python makes the maps of a batch one by one."""
+        """Return None, which means that Python must make the maps of a batch one by one."""
         return None
 
     def quick(verb: str) -> Callable[[F], F]:
-        """Return the function unchanged, because there is no C extension."""
+        """Return a decorator without effect, because the C extension is missing."""
         return lambda function: function
 else:
     from tma_dlpack.native import _core
 
-    # Row numbers and structs of the tables are compiled into C.
+    # ABI is a checksum of the tables. C was compiled with their row numbers and structs, so C must
+    # have the same checksum.
     if getattr(_core, "TABLES_ABI", None) != ABI:
         raise ImportError(
             "tma_dlpack's C extension was built from other tables than tma_dlpack/checks has now: "
@@ -85,7 +91,7 @@ else:
         )
 
     class _Traceable:
-        """Base class of the compiled functions, which torch.compile traces by `__call__`."""
+        """Base class of the C functions; torch.compile calls `__call__`, as it cannot trace C."""
 
         __slots__ = ()
 
@@ -93,7 +99,7 @@ else:
         def __call__(self, *args: Any, **keywords: Any) -> Any:
             return self.__wrapped__(*args, **keywords)
 
-    # In the order of setup() in native/core.c.
+    # setup() in native/core.c has parameters in this order.
     SETUP = (
         TensorMap,
         _Traceable,
@@ -109,21 +115,22 @@ else:
     )
     _core.setup(*SETUP)
     TensorMap._accept_address = _core.accept_address
+    TensorMap._described = _core.described_map
     accept_many = _core.accept_many
 
     def quick(verb: str) -> Callable[[F], F]:
         """Return a decorator that tries `verb` in C before it calls the decorated function.
 
-        It is compiled, because the call of a Python function with 16 parameters takes longer than
-        making a map in C.
+        The decorated function is a C object, because a call of a Python function with 16 parameters
+        takes longer than C needs to make a map.
         """
 
         def with_verb(function: F) -> F:
             parameters = inspect.signature(function).parameters
-            # parameter -> default; `inspect.Parameter.empty` marks a required parameter
+            # name of a parameter -> its default, or `inspect.Parameter.empty` if it is required
             defaults = {p.name: p.default for p in parameters.values()}
             positional = sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in parameters.values())
-            # The marker of a parameter without a default.
+            # C compares the defaults with this object to find the required parameters.
             required = inspect.Parameter.empty
             return _core.quick(function, verb, defaults, required, positional)
 

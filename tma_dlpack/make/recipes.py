@@ -1,22 +1,24 @@
-"""`split_inner` and `ragged`: the description of a tensor with additional dimensions.
+"""`split_inner` and `ragged`: arguments that describe a tensor with additional dimensions.
 
-`split_inner`: one copy fills a tile wider than the swizzle span.
+A map made with `split_inner` can copy a tile that is wider than the swizzle span.
 
-`ragged`: one map for slices of any length along one dimension, such as the rows of one expert or
-of one sequence. An ordinary map bounds its tensor, not a slice of it. A ragged map has two more
-dimensions, and relies on the engine computing addresses modulo 2^64. With S the stride of the
-ragged dimension, in elements:
+A map made with `ragged` serves slices of any length along one dimension, such as the rows of an
+expert or of a sequence. An ordinary map has the bounds of the tensor, not of a slice. A ragged map
+has two additional dimensions. It works because the engine's addresses wrap at 2^64. S is the stride
+of the ragged dimension. The last column has the coordinates of row `row` of a slice. The slice
+begins at row `offset` of the tensor and has `size` rows:
 
-    dimension          extent      stride      coordinate
-    second extra       0x7fff0000  2^34 - S    2^30
-    first extra        0x7fff0000  S           offset + size
-    the ragged one     2^30        S           2^30 - size + row
+    dimension            extent      stride      coordinate
+    second additional    0x7fff0000  2^34 - S    2^30
+    first additional     0x7fff0000  S           offset + size
+    ragged               2^30        S           2^30 - size + row
 
-(For values smaller than a byte the stride is 2^34 bytes - S, because 2^30 times the sum of both
-strides must be 2^64 bytes.)
-The sum of coordinate x stride is (offset + row) x S + 2^64 elements: row `offset + row` of the
-tensor. For a row at or past `size`, the ragged coordinate is at or past 2^30 and so out of bounds:
-a load fills it, and a store skips it.
+The strides are in elements. For values smaller than a byte they are in bytes, because 2^30 times
+the sum of the two additional strides must be 2^64 bytes.
+
+The sum of coordinate x stride is (offset + row) x S plus a multiple of 2^64 bytes, so it is the
+address of row `offset + row` of the tensor. If `row` is `size` or more, the ragged coordinate is
+2^30 or more, which is out of bounds. A load then writes the fill value, and a store skips the row.
 
 Source: measured, 600 loads and 200 stores (H200, driver 580.159.04, 2026-11-20). Triton
 (ragged_tma.py), quack and Mojo use the same method.
@@ -43,36 +45,36 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 @opaque
 def split_inner(tensor: Tensor, box_sizes: Ints, swizzle: Swizzle = "bytes128") -> dict[str, Any]:
-    """Describe a tensor (.., M, K) as (K / span, .., M, span), so that one copy fills a wide tile.
+    """Describe a tensor (.., M, K) as (K / span, .., M, span), so that one copy moves a wide tile.
 
-    A row of a box is at most one swizzle span wide: 32, 64 or 128 bytes. With the inner dimension
-    split, one copy takes several spans of each row and writes them to shared memory as tensor cores
-    read them: [column of spans][rows][span]. Each column of spans has the bytes that a copy of one
-    span would have written.
+    A row of a box is at most one swizzle span: 32, 64 or 128 bytes. If the inner dimension is
+    split, one copy moves several spans of each row. The copy writes the spans to shared memory in
+    the order in which tensor cores read them: [column of spans][rows][span]. A copy whose box is
+    one span wide would write the same bytes for a column of spans.
 
     Parameters
     ----------
     tensor : tensor
-        Of rank 1 to 4, as for `make_tma_descriptor`.
+        A tensor of rank 1 to 4, as for `make_tma_descriptor`.
     box_sizes : sequence of int
-        The tile (.., m, k), row-major, elements of the tensor.
+        The tile (.., m, k), row-major, in elements of the tensor.
     swizzle : TmaSwizzle, str or int
-        The inner dimension is split into spans of this swizzle; ``"none"`` splits it into columns
-        of 16 bytes, which are the core matrices of an unswizzled operand.
+        The inner dimension is split into spans of this swizzle. ``"none"`` splits the dimension
+        into spans of 16 bytes, which are rows of the core matrices of an unswizzled operand.
 
     Returns
     -------
     dict
         Keyword arguments of `make_tma_descriptor` for the same tensor: `box_sizes`
-        (k / span, .., m, span), `shape`, `strides` (elements), `swizzle`, and `allow` where
-        libcu++'s rule of unique strides must be switched off (the driver has no such rule).
+        (k / span, .., m, span), `shape`, `strides` (elements) and `swizzle`. There is also `allow`
+        if libcu++'s rule of unique strides must be skipped; the driver has no such rule.
         The tile whose first element is (.., m, k) has the coordinates (k / span, .., m, 0).
 
     Raises
     ------
     TmaPreconditionError
-        If K or k is not a multiple of the span, an element is not a whole number of bytes, the rank
-        is not 1 to 4, or `box_sizes` does not have one entry per dimension.
+        If K or k is not a multiple of the span, if an element is not a whole number of bytes, if
+        the rank is not 1 to 4, or if `box_sizes` does not have one entry per dimension.
 
     Examples
     --------
@@ -92,7 +94,8 @@ def split_inner(tensor: Tensor, box_sizes: Ints, swizzle: Swizzle = "bytes128") 
         "strides": strides,
         "swizzle": tm.swizzle.name,
     }
-    # Spans of one row overlap in the described tensor, which only the libcu++ rule forbids.
+    # The spans of a row overlap the next rows in this description. Of all rules, only libcu++'s
+    # STRIDE_UNIQUE forbids this.
     if len(shape) > 2 and shape[0] > 1 and box[-1] < shape[1] * strides[1]:
         words["allow"] = ("STRIDE_UNIQUE",)
     return words
@@ -106,10 +109,10 @@ def _described(
     ragged: SupportsIndex | None,
     carrier: TensorMapDataType | None = None,
 ) -> TensorMap:
-    """Make a map to read its layout: for a target that has every swizzle, by the driver's rules.
+    """Make a map whose layout the caller reads; no kernel uses the map.
 
-    Its target has every swizzle, and only the driver's rules apply. If maps do not have the data
-    type of the tensor, the map has an unsigned integer type of the same size.
+    The map is for a target that has every swizzle, and only the driver's rules apply. If no map
+    data type is the default for the tensor's dtype, the map has another type of the same size.
     """
     try:
         return make_tma_descriptor(
@@ -123,10 +126,10 @@ def _described(
             target="sm_100",
         )
     except TmaPreconditionError as error:
-        # the second attempt has a carrier type, so the recursion is one level deep
+        # if this call already has a `carrier`, do not try again
         if carrier is not None or [violation.rule for violation in error.violations] != ["DTYPE"]:
             raise
-        # Maps have no type for this dtype: take a type of the same size.
+        # The dtype has no default data type, so choose a type of the same size.
         choices = overrides_of(as_tensor_view(tensor).dtype)
         if not choices:
             raise
@@ -135,26 +138,26 @@ def _described(
 
 @opaque
 def split_inner_coords(tensor_map: TensorMap, coords: Ints) -> tuple[int, ...]:
-    """Return the coordinates, in a map with a split inner dimension, of a tile of the tensor.
+    """Return the coordinates of a tile in a map with a split inner dimension.
 
     Parameters
     ----------
     tensor_map : TensorMap
-        Made with ``split_inner=True``, or with the arguments of `split_inner`.
+        A map made with ``split_inner=True``, or with the arguments that `split_inner` returns.
     coords : sequence of int
-        The tile's first element (.., m, k): row-major, elements, one per dimension of the tensor; k
-        is a multiple of the span.
+        Coordinates of the tile's first element in the tensor (.., m, k): row-major, in elements,
+        one entry per dimension of the tensor. k must be a multiple of the span.
 
     Returns
     -------
     tuple of int
-        (k / span, .., m, 0): row-major, one more entry than `coords`.
+        The coordinates (k / span, .., m, 0): row-major, one more entry than `coords`.
 
     Raises
     ------
     TmaPreconditionError
-        If the map has no split inner dimension, `coords` are not as above, or the map is ragged
-        too: `ragged_coords` returns the coordinates for such a map.
+        If the map has no split inner dimension, if `coords` are wrong, or if the map is also
+        ragged. `ragged_coords` returns the coordinates for a map that is split and ragged.
 
     Examples
     --------
@@ -191,7 +194,7 @@ def _is_split(tensor_map: TensorMap) -> bool:
         return True
     if tensor_map.kind != "tiled" or tensor_map.rank < 2 or tensor_map.interleave:
         return False
-    # The innermost dimension is one span, and the outermost steps from span to span.
+    # The innermost dimension is one span, and the outermost dimension steps from span to span.
     return tensor_map.shape[-1] == tensor_map.box_sizes[-1] == tensor_map.strides[0]
 
 
@@ -204,7 +207,7 @@ def _read_coords(coords: object, rank: int, fix: str) -> tuple[int, ...]:
 
 
 def _span_coords(tensor_map: TensorMap, coords: Sequence[int]) -> tuple[int, ...]:
-    """Return the coordinates of a split map without those of `ragged`."""
+    """Return the coordinates of a split map, without the dimensions that `ragged` added."""
     *outer, k = coords
     span = tensor_map.shape[-1]
     if k % span:
@@ -217,7 +220,7 @@ def _span_coords(tensor_map: TensorMap, coords: Sequence[int]) -> tuple[int, ...
     return (k // span, *outer, 0)
 
 
-#: Dimensions that `ragged` adds.
+#: Number of dimensions that `ragged` adds.
 EXTRA_DIMENSIONS = 2
 
 
@@ -225,36 +228,36 @@ EXTRA_DIMENSIONS = 2
 def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str, Any]:
     """Return the keyword arguments of `make_tma_descriptor` for slices of any length along `dim`.
 
-    One map, ``make_tma_descriptor(x, **ragged(x, box_sizes))``, then serves every slice. Rows past
-    the end of a slice are out of bounds, although they are rows of the tensor.
+    The map ``make_tma_descriptor(x, **ragged(x, box_sizes))`` serves every slice. Rows past the end
+    of a slice are out of bounds, although they are rows of the tensor.
 
     Parameters
     ----------
     tensor : tensor
-        Of rank 2 or 3, with all slices one after the other along `dim`.
+        A tensor of rank 2 or 3 that contains the slices one after the other along `dim`.
     box_sizes : sequence of int
-        The tile, row-major, elements, one per dimension of the tensor.
+        Extents of the tile: row-major, in elements, one entry per dimension of the tensor.
     dim : int
-        The dimension that is cut into slices; a negative number counts from the end. It cannot be
+        The dimension that is cut into slices. A negative number counts from the end. It must not be
         the innermost dimension.
 
     Returns
     -------
     dict
         `shape`, `strides` (elements) and `box_sizes`, all row-major, and `allow`, because the
-        strides overlap on purpose. The map has two more dimensions than the tensor, outermost;
-        `ragged_coords` returns the coordinates of a tile.
+        strides overlap on purpose. The map has two additional outer dimensions. `ragged_coords`
+        returns the coordinates of a tile.
 
     Raises
     ------
     TmaPreconditionError
-        If `tensor` is not a tensor of rank 2 or 3, `box_sizes` does not have one entry per
-        dimension, or `dim` is the innermost or out of range.
+        If `tensor` is not a tensor of rank 2 or 3, if `box_sizes` does not have one entry per
+        dimension, or if `dim` is the innermost dimension or out of range.
 
     Notes
     -----
-    Measured (H200, driver 580.159.04): loads, stores and reductions. A copy touches only rows of
-    its slice, at any address of the tensor.
+    Loads, stores and reductions are measured (H200, driver 580.159.04). A copy accesses only rows
+    of its slice, for every address of the tensor.
 
     Examples
     --------
@@ -270,7 +273,7 @@ def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str,
         raise bad_value("dim", dim, "be a dimension of the tensor", "pass dim=0")
     try:
         tm = _described(tensor, box_sizes, NO_SWIZZLE, False, dim)
-    except TmaPreconditionError as error:  # name `dim`, the argument of this function
+    except TmaPreconditionError as error:  # change `ragged` to `dim`, the name of the argument here
         from tma_dlpack.make.build import reworded
 
         raise reworded(error, _of_dim) from error.__cause__
@@ -286,33 +289,34 @@ def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str,
 def ragged_coords(
     tensor_map: TensorMap, offset: SupportsIndex, size: SupportsIndex, coords: Ints
 ) -> tuple[int, ...]:
-    """Return the coordinates, in a map made with `ragged`, of a tile of one slice.
+    """Return the coordinates of a tile of one slice, in a map made with `ragged`.
 
-    A kernel computes the same coordinates: it puts ``(2^30, offset + size)`` before the tile's
-    coordinates, and uses ``2^30 - size + row`` along the ragged dimension.
+    A kernel must compute the same coordinates. It puts ``(2^30, offset + size)`` before the tile's
+    coordinates within the slice, and replaces the coordinate ``row`` along the ragged dimension by
+    ``2^30 - size + row``.
 
     Parameters
     ----------
     tensor_map : TensorMap
-        Made with ``ragged=dim``, or with the arguments of `ragged`.
+        A map made with ``ragged=dim``, or with the arguments that `ragged` returns.
     offset, size : int
-        The slice is rows offset to offset + size - 1 of the tensor along the ragged dimension.
+        The slice has the tensor's rows offset to offset + size - 1 along the ragged dimension.
     coords : sequence of int
-        Coordinates of the tile's first element within the slice: row-major, elements, one per
-        dimension of the tensor. The tile may reach past the end of the slice. It must not begin
-        before the slice's first row, because these rows belong to the previous slice. For a map
-        with ``split_inner=True`` too, the last coordinate is a multiple of the span.
+        Coordinates of the tile's first element within the slice: row-major, in elements, one entry
+        per dimension of the tensor. The tile may reach past the end of the slice. It must not begin
+        before the slice's first row, because rows there belong to the previous slice. If the map
+        was also made with ``split_inner=True``, the last coordinate must be a multiple of the span.
 
     Returns
     -------
     tuple of int
-        Row-major, two more entries than `coords`; three more if the map is split too, because
-        `split_inner_coords` turns the last entry into two.
+        The coordinates, row-major. They have two entries more than `coords`, or three if the map is
+        split too, because a split map has two entries for the last dimension.
 
     Raises
     ------
     TmaPreconditionError
-        If the map was not made with `ragged`, the slice is not within the tensor, or the tile
+        If the map was not made with `ragged`, if the slice is not within the tensor, or if the tile
         begins before the slice.
 
     Examples
@@ -335,7 +339,7 @@ def ragged_coords(
         found = f"coords[{ragged_dim}] is {row} in coords {given}"
         must = "be 0 or more along the ragged dimension: rows before belong to another slice"
         raise argument_error("coords", found, must, "start at 0 or more")
-    # The table in the module's docstring: rows past the slice get coordinates of 2^30 or more.
+    # Rows past the slice have coordinates of 2^30 or more; see the table in the docstring above.
     inside = list(given)
     inside[ragged_dim] = RAGGED_EXTENT - count + row
     if tensor_map.split_inner:
@@ -355,16 +359,20 @@ def _of_dim(violation: Violation) -> Violation:
 
 
 def _ragged_dim_of(tensor_map: object) -> int:
-    """Return the ragged dimension as an index into the tensor's shape; refuse any other map."""
+    """Return the ragged dimension as an index into the tensor's shape.
+
+    Refuse a map that is not ragged.
+    """
     if not isinstance(tensor_map, TensorMap):
         found = f"tensor_map is a {type(tensor_map).__name__}"
     elif tensor_map.ragged is not None:
         return tensor_map.ragged
     elif tensor_map.kind == "tiled" and tensor_map.rank > EXTRA_DIMENSIONS:
-        # A map from bytes: recognise the extents and strides of the module's docstring.
+        # The call that made the map is not known, so recognise a ragged map by its extents and
+        # strides; see the table in the docstring of this module.
         shape, strides = tensor_map.shape, reverse(tensor_map.global_strides)
         wrap = ragged_wrap_bytes(tensor_map.arguments.type_row.element_bits)
-        # the layout in the docstring of this module: both extra dimensions, and one that wraps
+        # both additional dimensions have their extent, and the ragged dimension has its stride
         is_extended = shape[:2] == (RAGGED_EXTRA_EXTENT,) * 2 and not tensor_map.interleave
         for d in range(EXTRA_DIMENSIONS, tensor_map.rank - 1) if is_extended else ():
             wraps = strides[0] + strides[1] == wrap and strides[d] == strides[1]
@@ -382,11 +390,13 @@ def _slice(tensor_map: TensorMap, dim: int, offset: object, size: object) -> tup
     begin, count = integer_of(offset), integer_of(size)
     view = tensor_map.view
     if view is not None and tensor_map.ragged is None:
-        # A view that the user described with `ragged()` has the map's dimensions.
+        # If the user passed the arguments of `ragged`, the view has the map's dimensions, and
+        # `own` has the tensor's.
         view = view.own
         if view is not None and len(view.shape) != tensor_map.rank - EXTRA_DIMENSIONS:
             view = None
-    # Without a view the rows of the tensor are unknown; the extra extent limits them.
+    # Without a view the tensor's number of rows is unknown. Then the extent of the additional
+    # dimension is the limit.
     extent = RAGGED_EXTRA_EXTENT - 1 if view is None else view.shape[dim]
     if begin is None or count is None or min(begin, count) < 0 or begin + count > extent:
         found = f"the slice has offset={shown(offset)} and size={shown(size)}"

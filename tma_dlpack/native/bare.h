@@ -1,11 +1,13 @@
-/* bare.h: make the maps of driver_encode_* calls, whose arguments contain no tensor. */
+/* bare.h: make the maps of driver_encode_* calls. These calls have an address instead of a
+ * tensor. */
 
 #ifndef TMA_DLPACK_BARE_H
 #define TMA_DLPACK_BARE_H
 
 #include "calls.h"
 
-/* Read an array with at least `least` entries. Ignore further entries, as the driver does. */
+/* Read an array that must have at least `least` entries. Read only the first `least` entries, as
+ * the driver does, and set the other `room` - `least` entries of `out` to 0. */
 static int read_bare_array(const State *state, PyObject *value, int least, int room, int64_t *out) {
   int count = 0;
   int64_t entries[TMA_DLPACK_MAX_RANK] = {0};
@@ -15,7 +17,7 @@ static int read_bare_array(const State *state, PyObject *value, int least, int r
   return count >= least;
 }
 
-/* Read a member of one of the driver's enums. Return 0 if the member is not less than `count`. */
+/* Read a member of one of the driver's enums. Return 0 if its value is not less than `count`. */
 static int read_bare_member(const State *state, int which, PyObject *value, int count, int64_t *out) {
   int member = 0;
   int read = read_member(state, which, value, &member) && member < count;
@@ -47,8 +49,8 @@ static int read_bare_options(const State *state, PyObject *const *args, TmaDlpac
          read_bare_member(state, OOB_FILL, args[2], 2, &c->oob_fill);
 }
 
-/* Read the arguments from the sixth on, which differ by kind of map. The last two arguments,
- * `target` and `encoder`, are read elsewhere. */
+/* Read the arguments from the sixth on, which depend on the kind of map. map_of_arguments reads the
+ * last two arguments, `target` and `encoder`. */
 static int read_bare_tile(const State *state, PyObject *const *args, TmaDlpackDescribed *c) {
   const int rank = (int)c->rank, room = TMA_DLPACK_MAX_RANK;
   if (c->kind == TMA_DLPACK_TILED)
@@ -69,8 +71,9 @@ static int read_bare_tile(const State *state, PyObject *const *args, TmaDlpackDe
          read_bare_options(state, args + 6 + is_wide, c);
 }
 
-/* Derive the other fields from the arguments, and judge the call by the driver's measured or
- * documented rules. Return 1 if the rules accept the call. */
+/* Compute the remaining fields of `c`, and judge the call by the driver's rules. The rules are the
+ * measured rules, or the documented rules if the target was not measured. Return 1 if the rules
+ * accept the call. */
 static int judge_bare(TmaDlpackDescribed *c, const TmaDlpackTarget *target) {
   int rules = tma_dlpack_rules_of(TMA_DLPACK_IM2COL, 1, target);
   c->lower_count = c->upper_count = c->kind == TMA_DLPACK_IM2COL ? c->rank - 2 : 1;
@@ -89,14 +92,15 @@ static int judge_bare(TmaDlpackDescribed *c, const TmaDlpackTarget *target) {
   }
   c->row_bits =
       tma_dlpack_product(c->global_dim[0], tma_dlpack_type_row((int)c->data_type)->element_bits);
-  /* Use the measured rules, because the driver ignores no element stride. */
+  /* Derive the fields with the measured rules in any case, because the driver ignores no element
+   * stride. */
   tma_dlpack_derive(c, TMA_DLPACK_RULES_MEASURED, target);
   if (c->kind == TMA_DLPACK_IM2COL_WIDE && rules == TMA_DLPACK_RULES_DOCUMENTED)
     c->corner_end = 1 << 15;
   return tma_dlpack_judge(c, tma_dlpack_rows((int)c->kind, rules, 1)) == 0;
 }
 
-/* Record the judged arguments that the 128 bytes do not contain. */
+/* Record those arguments of the call that the 128 bytes do not contain. */
 static void keep_bare(Record *kept, const TmaDlpackDescribed *c) {
   kept->is_bare = 1;
   kept->kind = (uint8_t)c->kind;
@@ -104,8 +108,8 @@ static void keep_bare(Record *kept, const TmaDlpackDescribed *c) {
   kept->rank = (uint8_t)c->rank;
 }
 
-/* Return the ordinal of the GPU in whose context to encode: the current GPU, or GPU 0 if there is
- * no current GPU. Return ON_HOST without a driver, or if the encoder is "model". */
+/* Return the ordinal of the GPU whose context is used to encode: the current GPU, or GPU 0 if no
+ * GPU is current. Return ON_HOST if there is no driver, or if the encoder is "model". */
 static int bare_ordinal(PyObject *encoder) {
   TmaDlpackDriver *driver = is_word(encoder, "model") ? NULL : tma_dlpack_driver();
   if (driver == NULL) return ON_HOST;
@@ -129,13 +133,13 @@ static PyObject *map_of_arguments(State *state, PyObject *const *args, int count
     return NULL;
   int ordinal = bare_ordinal(named);
   int encoder = encoder_for(&options.target, ordinal == ON_HOST ? NULL : tma_dlpack_gpu(ordinal));
-  /* The target has no model. Fall back to Python, which raises the error. */
+  /* The caller asks for the encoder "model", but the target has none. Python raises the error. */
   if (encoder == NOT_ENCODED && is_word(named, "model")) return NULL;
   MapStorage *map = new_map(state->map_type, state->spare, NULL, (uint64_t)c.address);
   if (map == NULL) return NULL;
   keep_bare(&map->record, &c);
   keep_target(&map->record, &options.target, ON_HOST, encoder);
-  map->launchable = 1; /* Trust the caller, because the device of an address is not known. */
+  map->launchable = 1; /* Trust the caller, because a bare address has no known device. */
   map->has_bytes = encoder != NOT_ENCODED;
   int is_default = options.target_object == state->default_target;
   if (!is_default) tma_dlpack_start_options(&options.o, kind);

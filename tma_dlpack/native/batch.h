@@ -1,7 +1,8 @@
 /* batch.h: encode the maps of many tensors in one call.
  *
- * A kernel needs only the bytes of the maps, which are contiguous in the caller's memory. The
- * TensorMap objects of all maps are made when the caller first reads one of them.
+ * A kernel needs only the bytes of the maps, which are written to contiguous memory of the caller.
+ * When the caller reads a TensorMap of the batch for the first time, the TensorMap objects of all
+ * maps are made.
  */
 
 #ifndef TMA_DLPACK_BATCH_H
@@ -11,8 +12,8 @@
 
 #include <structmember.h>
 
-/* The data of one map, from which its TensorMap is made later. The caller may overwrite the bytes
- * in its own memory, but not this copy. */
+/* The data of one map. The TensorMap of the map is made from this data later. `bytes` is a copy,
+ * because the caller may overwrite the bytes in the caller's memory. */
 typedef struct {
   Record record;
   TmaDlpackDescribed *fields; /* see MapStorage.fields; NULL if the bytes can be decoded */
@@ -34,7 +35,7 @@ typedef struct {
 
 /* ---- making a batch ------------------------------------------------------------------------------ */
 
-/* Make a batch whose entries are empty. The garbage collector does not track the batch yet. Return
+/* Make a batch with empty entries. fill_batch lets the garbage collector track the batch. Return
  * NULL with an exception if out of memory. */
 static Batch *new_batch(const State *state, PyObject *tensors, const Options *options) {
   Batch *batch = (Batch *)PyType_GenericAlloc(state->batch_type, 0);
@@ -106,8 +107,8 @@ static PyObject *batch_maps(PyObject *self, void *unused) {
       if (map == NULL || PyTuple_SetItem(maps, i, map) < 0) Py_CLEAR(maps);
     }
     if (maps == NULL) return NULL;
-    /* A finalizer that ran in the loop may have read the maps. Then `batch->maps` exists
-     * already. */
+    /* In the loop a finalizer may have run and read the maps. In this case another call has set
+     * `batch->maps`, so drop the new tuple. */
     if (batch->maps == NULL) batch->maps = maps;
     else Py_DECREF(maps);
   }
@@ -129,9 +130,9 @@ static Py_ssize_t batch_length(PyObject *self) { return PyTuple_Size(((Batch *)s
 
 /* ---- the class ----------------------------------------------------------------------------------- */
 
-/* A batch needs no tp_clear, like a tuple. It refers only to older objects. So a cycle with a batch
- * also contains an object that was changed later, and the collector breaks the cycle at this
- * object. */
+/* Like a tuple, a batch needs no tp_clear, because a batch refers only to objects that are older
+ * than the batch. So each cycle with a batch contains another object that was changed later, and
+ * the collector breaks the cycle at that object. */
 static int batch_traverse(PyObject *self, visitproc visit, void *arg) {
   Batch *batch = (Batch *)self;
   Py_VISIT(Py_TYPE(self));

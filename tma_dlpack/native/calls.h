@@ -1,8 +1,8 @@
 /* calls.h: make the map of a call for a tensor, in these steps.
  *
  *   judge_tensor   read the tensor and its device, describe the call, judge the call
- *   map_of_call    make the map object with its record of the call
- *   encode         write the 128 bytes by the driver or by the measured layout
+ *   map_of_call    make the map object, and record the call in the object
+ *   encode         write the 128 bytes, either with the driver or in the measured layout
  */
 
 #ifndef TMA_DLPACK_CALLS_H
@@ -21,7 +21,7 @@ typedef struct {
   int encoder; /* BY_DRIVER, BY_MODEL or NOT_ENCODED */
 } Judged;
 
-/* Return the default target, which is row 0 of the targets. A row is (major, minor,
+/* Return the default target, which is row 0 of the table of targets. A row is (major, minor,
  * max_smem_bytes). */
 static TmaDlpackTarget default_target(void) {
   const int *row = tma_dlpack_target(0);
@@ -32,7 +32,8 @@ static int is_on_gpu(const TmaDlpackDevice *device) {
   return device->device_type == TMA_DLPACK_CUDA || device->device_type == TMA_DLPACK_CUDA_MANAGED;
 }
 
-/* Return the encoder for a target. `gpu` is the tensor's GPU, or NULL. */
+/* Return the encoder for a target: the driver if `gpu` is such a target, else the measured layout
+ * if there is one. `gpu` is the tensor's GPU, or NULL. */
 static int encoder_for(const TmaDlpackTarget *target, const TmaDlpackGpu *gpu) {
   if (gpu != NULL && gpu->target.major == target->major && gpu->target.minor == target->minor)
     return BY_DRIVER;
@@ -47,7 +48,7 @@ static int find_target(const TmaDlpackTensor *tensor, const Options *options, Ju
   call->target = options->target_object != NULL ? options->target : default_target();
   if (device->device_id < 0) return 0;
   if (is_on_gpu(device)) {
-    /* Without a driver the tensor's GPU is not known, and Python assumes a target. */
+    /* Without a driver the tensor's GPU is not known. Python chooses the target in this case. */
     if (tma_dlpack_driver() == NULL && options->target_object == NULL) return 0;
     if (tma_dlpack_driver() != NULL) {
       call->ordinal = tma_dlpack_ordinal(tensor);
@@ -69,10 +70,11 @@ static int is_empty(const TmaDlpackTensor *tensor) {
   return 0;
 }
 
-/* Judge the call for a tensor. Return 1 if a map can be made. Return 0 if rules refuse the call;
- * `failed` then has these rules. Return 0 with `failed` == 0 to fall back to Python, possibly with
- * an exception that the caller clears. A tensor without memory also falls back to Python, because
- * it may be a wrapper, for example of torch.func. */
+/* Judge the call for a tensor. Return 1 if the rules accept the call. If rules refuse the call,
+ * return 0 with the mask of these rules in `failed`. To fall back to Python, return 0 with
+ * `failed` == 0, possibly with an exception that the caller clears. A refused call for a tensor
+ * without memory also falls back to Python, because the tensor may be a wrapper, for example of
+ * torch.func. */
 static int judge_tensor(State *state, PyObject *tensor, const Options *options, Judged *call) {
   const TmaDlpackTensor *exported = &call->view.tensor;
   call->failed = 0;
@@ -85,8 +87,8 @@ static int judge_tensor(State *state, PyObject *tensor, const Options *options, 
   return 0;
 }
 
-/* Record the options that the 128 bytes do not contain. The options were checked, so they fit into
- * the narrow members of Record. */
+/* Record those options that the 128 bytes do not contain. The rules have accepted the options, so
+ * the options fit into the narrow members of Record. */
 static void keep_options(Record *kept, const TmaDlpackOptions *o) {
   kept->kind = (uint8_t)o->kind;
   kept->mode = (uint8_t)o->mode;
@@ -124,13 +126,13 @@ static void keep_layout(Record *kept, const Judged *call) {
   kept->flags = (uint8_t)view->flags;
   kept->has_strides = view->tensor.strides != NULL;
   keep_target(kept, &call->target, call->ordinal, call->encoder);
-  /* The entries after the rank are copied, but never read. */
+  /* This copies all TMA_DLPACK_MAX_RANK entries, but only `rank` entries are read. */
   memcpy(kept->shape, view->shape, sizeof kept->shape);
   if (kept->has_strides) memcpy(kept->strides, view->strides, sizeof kept->strides);
 }
 
-/* Encode judged arguments. The 128 bytes must be aligned and zero, because the driver was measured
- * with such bytes. Return 0 if the driver refuses the arguments. */
+/* Encode the arguments of an accepted call. `bytes` must be aligned to 128 bytes and zero, because
+ * the driver was measured with such memory. Return 0 if the driver refuses the arguments. */
 static int encode(TmaDlpackDescribed *described, int encoder, int ordinal, unsigned char *bytes) {
   tma_dlpack_extend(described);
   if (encoder == BY_DRIVER) return tma_dlpack_driver_encode(described, ordinal, bytes) == 0;
@@ -138,7 +140,8 @@ static int encode(TmaDlpackDescribed *described, int encoder, int ordinal, unsig
   return 1;
 }
 
-/* Return the driver's arguments if they cannot be decoded from the bytes of the map, else NULL. */
+/* Return `c`, the driver's arguments, if they cannot be decoded from the bytes of the map. Else
+ * return NULL. */
 static const TmaDlpackDescribed *hidden_fields(const TmaDlpackDescribed *c, int encoder) {
   return encoder != NOT_ENCODED && c->has_model ? NULL : c;
 }
@@ -150,8 +153,7 @@ static MapStorage *empty_map(PyTypeObject *map_type, SpareMap *spare) {
   if (map == NULL) {
     map = (MapStorage *)PyType_GenericAlloc(map_type, 0);
   } else {
-    /* Clear only the members. The memory in front of the object still has the collector's
-     * header. */
+    /* Clear only the members. The collector's header is in front of the object and stays valid. */
     spare->map = NULL;
     clear((char *)map + sizeof(PyObject), sizeof *map - sizeof(PyObject));
     PyObject_Init((PyObject *)map, map_type);
@@ -206,8 +208,8 @@ static MapStorage *map_of_tensor(State *state, PyObject *tensor, const Options *
   return NULL;
 }
 
-/* Check a call. The result is like the map of the call, but it has no bytes, and it has the
- * tensor's type instead of the tensor. Return NULL as map_of_tensor does. */
+/* Check a call. The result is a map object without bytes that has the tensor's type instead of the
+ * tensor. Return NULL in the cases in which map_of_tensor returns NULL. */
 static MapStorage *checked_call(State *state, PyObject *tensor, const Options *options, Judged *call) {
   if (!judge_tensor(state, tensor, options, call)) return NULL;
   MapStorage *map = map_of_call(state, (PyObject *)Py_TYPE(tensor), options, call);

@@ -2,15 +2,16 @@
  *
  *   tensor, options  ->  read  ->  describe  ->  judge  ->  encode  ->  a TensorMap
  *
- * A verb is the C version of a Python function, for example "tiled" for make_tma_descriptor. A verb
- * falls back to its Python function if it does not support a call, for example because an argument
- * or the tensor has an unusual type. It then clears the exceptions of a tensor's methods, because
- * the Python function calls these methods again and reports their exceptions. It does not clear
- * MemoryError or an exception that is not derived from Exception, such as KeyboardInterrupt.
+ * A *verb* is the C version of a Python function, for example "tiled" for make_tma_descriptor. If a
+ * verb does not support a call, for example because an argument has an unusual type, the call falls
+ * back to the Python function. If a method of the tensor has raised an exception, the exception is
+ * cleared first, because the Python function calls the method again and reports the exception.
+ * MemoryError is not cleared, and neither is an exception that is not derived from Exception, such
+ * as KeyboardInterrupt.
  *
- * If rules refuse a call for one tensor, the exception or the Report gets the judged call. Python
- * computes the text from the judged call when the text is read. C accepts only calls that Python
- * accepts, and makes the same bytes.
+ * If rules refuse a call for one tensor, the exception or the Report gets the judged call. When the
+ * text of the exception or Report is read, Python computes the text from the judged call. C accepts
+ * only calls that Python accepts. The bytes of the maps of both are equal.
  *
  *   map.h      defines the base class of TensorMap
  *   quick.h    binds the arguments of a call
@@ -62,9 +63,9 @@ static PyObject *accept_many(PyObject *module, PyObject *const *args, Py_ssize_t
 
 /* ---- another address ----------------------------------------------------------------------------- */
 
-/* Return whether a tensor has exactly the layout of a map's tensor. The stride of a dimension of
- * extent 1 has no meaning. If such strides differ, the result is 0, and Python compares the
- * layouts. */
+/* Return whether a tensor has exactly the layout of a map's tensor. The stride of a dimension with
+ * the extent 1 has no meaning. But if such strides differ, the result is 0, and Python compares the
+ * layouts again. */
 static int same_layout(const Record *call, const View *view) {
   size_t bytes = call->rank * sizeof call->shape[0];
   return !call->is_bare && view->tensor.ndim == call->rank &&
@@ -93,7 +94,7 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
     return fall_back();
   uint64_t address = (uint64_t)number;
   if (!is_number) address = (uint64_t)(uintptr_t)view.tensor.data + view.tensor.byte_offset;
-  /* The offset was accepted, so it is a whole number of bytes. */
+  /* The rules have accepted the option `offset`, so it is a whole number of bytes. */
   if (!is_number && old->rare != NULL)
     address += (uint64_t)(old->rare->o.offset * view.tensor.dtype.bits * view.tensor.dtype.lanes / 8);
   TmaDlpackDescribed c;
@@ -113,7 +114,7 @@ static PyObject *accept_address(PyObject *module, PyObject *const *args, Py_ssiz
   map->launchable = old->launchable;
   map->has_bytes = old->has_bytes;
   if (!is_number) map->record.flags = (uint8_t)view.flags;
-  /* A map without a tensor keeps the type of the tensor that it was checked for. */
+  /* The new map has no tensor, so store the type of the tensor that the old map was checked for. */
   else map->producer = old->tensor != NULL ? (PyObject *)Py_TYPE(old->tensor) : old->producer;
   Py_XINCREF(map->producer);
   if (!old->has_bytes) return (PyObject *)map;
@@ -147,7 +148,7 @@ static PyObject *quick(PyObject *module, PyObject *args) {
 
 /* ---- the spare map ------------------------------------------------------------------------------ */
 
-/* Allocate the struct of the spare map. If out of memory, maps are made without a spare. */
+/* Allocate the struct SpareMap. If out of memory, all maps are made without spare memory. */
 static void open_spare(State *state) {
   state->spare = PyMem_Calloc(1, sizeof *state->spare);
   if (state->spare != NULL) state->spare->owners = 1;
@@ -199,8 +200,8 @@ static int is_storage(PyTypeObject *type) {
   return made_from_it;
 }
 
-/* Copy an enum's members and their names. The first name of a value in the dict is the member's own
- * name. */
+/* Store an enum, its names, and an interned name for each value. Several names in the dict may have
+ * one value. The first of these names is the member's own name, which is interned. */
 static int set_words(Words *words, PyObject *type, PyObject *names) {
   if (!PyType_Check(type) || !PyDict_CheckExact(names)) {
     PyErr_SetString(PyExc_TypeError, "an enum is a class, and its names a dict");
@@ -308,9 +309,37 @@ static void module_free(void *module) { module_clear(module); }
 
 #define VERB(name, text) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, text}
 
+PyDoc_STRVAR(described_map_doc, "described_map(tensor_map, /)\n--\n\n"
+                                "Return the JudgedCall of a map that C made of a tensor; None to fall back to Python.");
+
+/* The map has the tensor's layout and all options, so its accepted call is described again. The
+ * JudgedCall does not keep the tensor alive. */
+static PyObject *described_map(PyObject *module, PyObject *const *args, Py_ssize_t count) {
+  State *state = state_of(module);
+  if (count != 1 || Py_TYPE(args[0]) != state->map_type) return fall_back();
+  MapStorage *map = (MapStorage *)args[0];
+  if (!map->has_record || map->record.is_bare) return fall_back();
+  Options options;
+  View view = {.tensor = tensor_of(map), .flags = map->record.flags};
+  if (!read_target(state, map->rare == NULL || map->rare->target == NULL ? Py_None : map->rare->target, &options))
+    return fall_back();
+  options_of(map, &options.o);
+  memcpy(view.shape, map->record.shape, sizeof view.shape);
+  memcpy(view.strides, map->record.strides, sizeof view.strides);
+  /* The map's address is the address of the tensor plus offset=. */
+  const TmaDlpackDataType *dtype = &view.tensor.dtype;
+  const int64_t offset_bytes = options.o.offset * dtype->bits * dtype->lanes / 8;
+  view.tensor.data = (void *)(uintptr_t)(map->address - (uint64_t)offset_bytes);
+  JudgedCall *judged = start_judged(module, &options, &view);
+  if (judged == NULL || finish_judged(judged)) return (PyObject *)judged;
+  Py_DECREF(judged);
+  return swallowed() < 0 ? NULL : fall_back();
+}
+
 static PyMethodDef module_methods[] = {
     VERB(accept_many, accept_many_doc),
     VERB(accept_address, accept_address_doc),
+    VERB(described_map, described_map_doc),
     {"setup", setup, METH_VARARGS, setup_doc},
     {"quick", quick, METH_VARARGS, quick_text},
     {NULL, NULL, 0, NULL},

@@ -1,5 +1,5 @@
-/* cupti.h: find CUPTI and the driver at run time; tables of the driver calls that the trace
- * records.
+/* cupti.h: functions that find CUPTI and the driver at run time, and tables of the driver calls
+ * that the trace records.
  *
  * Source of the declarations: cupti_callbacks.h, cupti_driver_cbid.h, generated_cuda_meta.h and
  * cuda.h of CUDA 13.0. NVIDIA never changes the numbers of callbacks and the layouts of parameters.
@@ -18,8 +18,9 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- CUPTI --------------------------------------------------------------------------------------- */
 
-/* The callback domains, the callbacks of events that are no driver calls, the two sites of a call
- * (enter and exit), and the callbacks of the driver calls that make maps. */
+/* In this order: the callback domains, the callbacks of modules, the callbacks of synchronization,
+ * the two sites of a call (enter and exit), and the callbacks of the driver calls that make
+ * maps. */
 enum { DRIVER_API = 1, RESOURCE = 3, SYNCHRONIZE = 4 };
 enum { MODULE_LOADED = 6, MODULE_UNLOAD_STARTING = 7 };
 enum { STREAM_SYNCHRONIZED = 1, CONTEXT_SYNCHRONIZED = 2 };
@@ -36,8 +37,8 @@ typedef struct {
   /* The trace does not read the other members. */
 } CallbackData;
 
-/* The parameters of cuptiSubscribe_v2. `other_name` receives the name of an earlier subscriber,
- * because CUPTI allows only one. */
+/* The parameters of cuptiSubscribe_v2. CUPTI allows only one subscriber. If there is an earlier
+ * subscriber, `other_name` receives its name. */
 typedef struct {
   size_t size_bytes;
   const char *name;
@@ -86,9 +87,10 @@ static int load_cupti(const char *path) {
 #undef FIND
 }
 
-/* Load CUPTI, and return whether it was found. First try the library that the process has already
- * loaded. Then try the paths in `given`, which Python found and colons separate. Last try the names
- * that the loader can find. `path` receives the path or the name. */
+/* Load CUPTI, and return whether it was found. First try a CUPTI that the process has already
+ * loaded. Then try the paths in `given`, which Python has found; they are separated by colons.
+ * Finally try names that the loader searches for. `path` receives the path or the name of the
+ * library that was loaded. */
 static int find_cupti(const char *given, char *path) {
   char names[4 * PATH_BYTES], *rest = NULL;
   if (dl_iterate_phdr(is_loaded_cupti, path) && load_cupti(path)) return 1;
@@ -114,8 +116,8 @@ static int find_driver(void) {
 
 /* ---- the calls that are traced -------------------------------------------------------------------- */
 
-/* Byte offsets in the parameters of the four calls that make maps, from generated_cuda_meta.h. The
- * map is the first parameter. */
+/* The tables below have byte offsets in the parameter structs of the four calls that make maps,
+ * from generated_cuda_meta.h. The map is the first parameter of each call. */
 enum { SCALARS = 11, ARRAYS = 6, LONGEST = 5 };
 enum { RANK = 1 };
 
@@ -148,7 +150,7 @@ static const Encoder ENCODERS[] = {
 };
 enum { N_ENCODERS = sizeof ENCODERS / sizeof *ENCODERS };
 
-/* Byte offsets of the kernel and its parameters in a call that launches a kernel or adds one to a
+/* Byte offsets in the parameter struct of a call that launches a kernel or adds a kernel to a
  * graph. An offset of -1 means that the call has no such parameter. */
 typedef struct {
   uint32_t callback;
@@ -173,9 +175,9 @@ static const LaunchShape LAUNCHES[] = {
 };
 enum { LAUNCH_SHAPES = sizeof LAUNCHES / sizeof *LAUNCHES };
 
-/* After these calls the driver may reuse the handle of a kernel for another kernel: cuModuleUnload,
- * cuLibraryUnload, cuCtxDestroy_v2, cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxReset, and the _v2
- * of the last two. */
+/* After one of these calls, the driver may reuse the handle of a kernel for another kernel:
+ * cuModuleUnload, cuLibraryUnload, cuCtxDestroy_v2, cuDevicePrimaryCtxRelease,
+ * cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2. */
 static const uint32_t UNLOADS[] = {22, 680, 322, 387, 544, 389, 545};
 enum { N_UNLOADS = sizeof UNLOADS / sizeof *UNLOADS };
 

@@ -1,14 +1,14 @@
-/* inject.c: the library that records the tensor maps of a program. libcuda (CUDA_INJECTION64_PATH)
- * or `tma.trace()` loads the library into the traced program.
+/* inject.c: the library that records the tensor maps of a program. Either libcuda
+ * (CUDA_INJECTION64_PATH) or `tma.trace()` loads the library into the traced program.
  *
  * The library subscribes to CUPTI's callbacks of the driver API, and writes a file of JSON lines
  * into a folder. The file has a line for each distinct tensor map, for each kernel that a map is
- * passed to, and for each problem. A second file has the counts. It is mapped into memory, so a
- * killed process loses neither file. result.py reads and judges both files.
+ * passed to, and for each problem. A second file has the counts. This file is mapped into memory,
+ * so the counts are not lost if the process is killed. result.py reads and judges the two files.
  *
- * The library must never end the program. So it reads the arguments of an encode by
- * process_vm_readv, and records a bad pointer as "unreadable". It reads the parameters of a launch
- * after the driver has read and accepted them.
+ * The library must never end the program. So it reads the arguments of an encode with the system
+ * call process_vm_readv, and records an invalid pointer as "unreadable". It reads the parameters of
+ * a launch only after the driver has read and accepted them.
  */
 
 #define _GNU_SOURCE
@@ -22,28 +22,28 @@
 
 enum { MAP_ALIGNMENT = 64, BODY_WORDS = 15, MAX_PLACES = 128 };
 enum { MAX_IDS = 8192, SLOTS = 32768, COUNT_BYTES = MAX_IDS * 8 };
-/* Indices of the counts that belong to no line of the file. */
+/* Indices of the counts that do not count the calls of a line of the file. */
 enum { COUNT_CALLS, COUNT_OVERFLOW, COUNT_PAUSES, FIRST_ID };
-/* The trace listens if CUPTI reports launches to it. A reported launch takes 0.1 to 0.3 us longer,
- * and CUPTI itself takes nearly all of this time [H200]. So the trace stops listening after
+/* The trace *listens* while CUPTI reports launches to it. A reported launch takes 0.1 to 0.3 us
+ * longer, and CUPTI itself takes nearly all of this time [H200]. So the trace stops listening after
  * LAUNCHES_WITHOUT_NEWS launches without a new map or a new kernel. It listens again when a new map
- * is made. It also listens for LAUNCHES_NOW_AND_THEN launches from time to time, at least PAUSE_MS
- * apart. */
+ * is made. From time to time, but not more often than every PAUSE_MS milliseconds, it also listens
+ * for LAUNCHES_NOW_AND_THEN launches. */
 enum { LAUNCHES_WITHOUT_NEWS = 100000, LAUNCHES_NOW_AND_THEN = 1000, PAUSE_MS = 100 };
 
 /* ---- records of calls and kernels ---------------------------------------------------------------- */
 
-/* The arguments and result of an encode, without the address. The struct is zeroed before it is
- * filled, because it is compared and hashed as bytes. `address_kind` has the properties of the
- * address that rules test: the low 5 bits, whether the address is 0, and whether it is too
- * large. */
+/* The arguments and the result of a call that makes a map, without the address of the tensor. The
+ * struct is zeroed before it is filled, because it is compared and hashed as bytes. `address_kind`
+ * has the properties of the address that rules test: the low 5 bits, whether the address is 0, and
+ * whether the address is too large. */
 typedef struct {
   uint32_t callback, unreadable; /* `unreadable` has a bit for each array, and MAP_BIT */
   int32_t result, scalar[SCALARS];
   uint32_t address_kind, unused;
   union {
     uint64_t array[ARRAYS][LONGEST];
-    uint64_t body[BODY_WORDS]; /* of cuTensorMapReplaceAddress: the map without its address */
+    uint64_t body[BODY_WORDS]; /* for cuTensorMapReplaceAddress: the old map without its address */
   };
 } Call;
 enum { MAP_BIT = 1 << ARRAYS };
@@ -56,8 +56,8 @@ typedef struct {
   uint64_t body[BODY_WORDS];
 } Record;
 
-/* A map that was passed to a kernel at a place of its parameters, and the id of the line about
- * it. */
+/* A map that was passed to a kernel at one place of the kernel's parameters. `id` is the id of the
+ * line about this pair of map and place. */
 typedef struct Pair {
   Record *record;
   uint32_t id;
@@ -87,7 +87,8 @@ static _Atomic int64_t paused_at;
 static _Atomic(Record *) by_call[SLOTS], by_body[SLOTS];
 static _Atomic(Function *) functions[SLOTS];
 static _Atomic uint64_t modes_seen[64];
-/* Incremented at each unload, because the driver reuses function handles after an unload. */
+/* Number of unloads. After an unload the driver may reuse the handles of functions, so entries of
+ * `functions` with an older generation are invalid. */
 static _Atomic uint32_t generation;
 static _Atomic uint64_t *counts; /* an array of MAX_IDS entries */
 static _Atomic uint32_t next_id = FIRST_ID;
@@ -97,7 +98,8 @@ static _Atomic int alive;
 
 /* ---- files --------------------------------------------------------------------------------------- */
 
-/* Write a line about a problem: a word that result.py explains, a number, and a text. Return 0. */
+/* Write a line about a problem, and return 0. `what` is a word that result.py explains, `code` is
+ * an error code, and `detail` is a text. */
 static int write_problem(const char *what, int code, const char *detail) {
   Line *line = new_line("problem");
   put(line, ",\"what\":\"%s\",\"code\":%d,\"detail\":", what, code);
@@ -115,8 +117,8 @@ static void open_files(void) {
   file = open(name, O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600);
   memcpy(name + strlen(name) - strlen("jsonl"), "count", strlen("count"));
   int counted = open(name, O_CREAT | O_RDWR | O_CLOEXEC, 0600);
-  /* Reserve the disk blocks now, because a write through the mapping to a full disk raises
-   * SIGBUS. */
+  /* Reserve the disk blocks now. Otherwise a later write to the mapped file raises SIGBUS if the
+   * disk is full. */
   int error = counted < 0 ? errno : posix_fallocate(counted, 0, COUNT_BYTES);
   if (error == 0)
     mmap((void *)counts, COUNT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, counted, 0);
@@ -147,7 +149,8 @@ static void forget_all(void) {
   process = getpid();
 }
 
-/* Empty the tables in a forked child. It gets its own files when it writes its first line. */
+/* Empty the tables in a forked child process. The child opens its own files when it writes its
+ * first line. */
 static void after_fork_in_child(void) {
   pthread_mutex_init(&mutex, NULL);
   pthread_mutex_init(&listening, NULL);
@@ -172,23 +175,24 @@ static uint64_t hash_of_call(const Call *call) {
   return hash;
 }
 
-/* Return the word of a map with rank, type and modes. Clear bit 85, as libcu++ does after
- * encoding. */
+/* Return the second 64-bit word of a map, which has the rank, the type and the modes. Clear bit 85
+ * of the map, because libcu++ also clears it after encoding. */
 static uint64_t modes_of(const void *map) {
   uint64_t word;
   memcpy(&word, (const char *)map + 8, sizeof word);
   return word & ~((uint64_t)1 << 21);
 }
 
-/* Return the word and the bit of `modes_seen` for a map's modes. If the bit is 0, no known map has
- * these modes. So the bit rejects most bytes that are not a map at once. */
+/* Return the word of `modes_seen` for a map's modes; `bit` receives the bit in this word. If the
+ * bit is 0, no known map has these modes. So this bit quickly rejects most bytes that are not a
+ * map. */
 static _Atomic uint64_t *known_modes(uint64_t modes, uint64_t *bit) {
   uint64_t hash = mixed(modes, 0);
   *bit = (uint64_t)1 << (hash & 63);
   return &modes_seen[hash >> 58];
 }
 
-/* Copy the words of a map except for its address. */
+/* Copy all words of a map but the first word, which is the address. */
 static void copy_body(uint64_t *body, const void *map) {
   memcpy(body, (const char *)map + 8, MAP_BYTES - 8);
   body[0] = modes_of(map);
@@ -201,9 +205,9 @@ static uint64_t hash_of_body(const uint64_t *body) {
 
 static size_t slot_of(uint64_t hash, size_t step) { return (size_t)(hash + step) % SLOTS; }
 
-/* Return the record of a call, or NULL. `free_slot` receives the slot where the search ended. The
- * tables use open addressing, so the search ends at the entry or at a free slot. Readers take no
- * lock. Writers hold the mutex, and entries are never removed. */
+/* Return the record of a call, or NULL. The tables use open addressing, so the search ends at the
+ * record or at a free slot. `free_slot` receives this last slot. Readers take no lock. Writers hold
+ * the mutex, and entries are never removed. */
 static Record *record_of_call(const Call *call, size_t *free_slot) {
   uint64_t hash = hash_of_call(call);
   for (size_t step = 0; step < SLOTS; ++step) {
@@ -242,8 +246,9 @@ static int64_t milliseconds(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Listen for the next `launches` launches; 0 stops listening. Never wait for the mutex, because the
- * thread that holds the mutex may be in CUPTI, and CUPTI may wait for this thread. */
+/* Listen for the next `launches` launches, or stop listening if `launches` is 0. Never wait for the
+ * mutex `listening`: the thread that holds it may be in CUPTI, and CUPTI may wait for the calling
+ * thread. */
 static void listen(int launches) {
   if (pthread_mutex_trylock(&listening) != 0) return;
   launches_left = launches;
@@ -266,7 +271,8 @@ static void heard_launch(void) {
 
 /* ---- encodes ------------------------------------------------------------------------------------- */
 
-/* The arguments of a call, which are read when the call begins and used when the call ends. */
+/* The arguments of a call that makes a map. They are read when the call begins, and are used when
+ * the call ends. */
 typedef struct {
   Call call;
   const Encoder *encoder;
@@ -283,8 +289,8 @@ static const void *pointer_at(const void *base, int offset) {
   return pointer;
 }
 
-/* Return the number of entries of an array argument. It is 0 for the corners of im2col-wide maps,
- * which are scalars. */
+/* Return the number of entries of an array argument. An im2col-wide map has scalars instead of
+ * corner arrays, so the number of entries of its corners is 0. */
 static int entries(const Call *call, int which) {
   uint32_t rank = (uint32_t)call->scalar[RANK];
   if (call->callback == ENCODE_IM2COL_WIDE && which >= 4) return 0;
@@ -321,8 +327,8 @@ static void put_arguments(Line *line, const Begun *b) {
   }
 }
 
-/* Write a line for the first call with these arguments, and count it `more` times. `map` has the
- * 128 bytes if the call made a map, else it is NULL. */
+/* Write a line for the first call with these arguments, and add `more` to the count of the line.
+ * `map` points to the 128 bytes if the call made a map. Otherwise `map` is NULL. */
 static void write_new(Begun *b, const char *function, const void *map, uint64_t more) {
   Record *record = next_id < MAX_IDS ? calloc(1, sizeof *record) : NULL;
   if (record == NULL) {
@@ -402,14 +408,15 @@ static void encode_begins(const Encoder *encoder, const CallbackData *info) {
   if (encoder->callback == REPLACE_ADDRESS) copy_body(call->body, b->before);
   call->address_kind = (uint32_t)(b->address & 31) | (b->address == 0) << 5 | (b->address >> 57 != 0) << 6;
   call->result = NOT_RETURNED;
-  /* Record a call with unreadable arguments now, because it may never return. */
+  /* If arguments are unreadable, record the call now, because the driver may crash in it. */
   if (call->unreadable != 0) seen(b, info->function_name, NULL, 1);
 }
 
 static void encode_ends(const Encoder *encoder, const CallbackData *info) {
   Begun *b = &begun;
   if (b->encoder != encoder) return; /* The call began before the trace. */
-  /* The call has returned, so undo the count of calls that have not returned. */
+  /* encode_begins has counted this call as a call that has not returned. It has returned, so
+   * subtract 1 from that count. */
   if (b->call.unreadable != 0) seen(b, info->function_name, NULL, (uint64_t)-1);
   b->call.result = *(const int *)info->result;
   /* After a success the map is readable, because the driver has written it. */
@@ -422,8 +429,8 @@ static void encode_ends(const Encoder *encoder, const CallbackData *info) {
 
 typedef int (*ParamInfo)(void *, size_t, size_t *, size_t *);
 
-/* Find the places in a kernel's parameters that can contain a map, which are 128 bytes aligned to
- * 64. */
+/* Find the places in a kernel's parameters that may contain a map. A place has 128 bytes and begins
+ * at a multiple of 64 bytes in its parameter. */
 static Function *new_function(void *handle, uint32_t now) {
   Function *function = calloc(1, sizeof *function + MAX_PLACES * sizeof *function->places);
   if (function == NULL) return NULL;
@@ -469,8 +476,8 @@ static void put_place(Line *line, const Place *place, void *handle, const char *
   put_string(line, name, 1000);
 }
 
-/* Count a launch that passes a known map to a kernel at a place. The first such launch writes a
- * line. */
+/* Count a launch that passes a known map to a kernel at a place. For the first launch with this map
+ * and place, also write a line. */
 static void takes_map(Place *place, Record *record, void *handle, const char *name) {
   for (Pair *p = atomic_load_explicit(&place->pairs, memory_order_acquire); p != NULL; p = p->next)
     if (p->record == record) {
@@ -506,8 +513,8 @@ static void takes_unknown(Place *place, const void *bytes, void *handle, const c
   pthread_mutex_unlock(&mutex);
 }
 
-/* Return the parameters of a launch that passes them as one buffer in `extra`
- * (CU_LAUNCH_PARAM_BUFFER_POINTER); else NULL. */
+/* Return the buffer with all parameters of a launch if `extra` has such a buffer
+ * (CU_LAUNCH_PARAM_BUFFER_POINTER). Otherwise return NULL. */
 static const char *packed(const void *const *extra) {
   enum { END, BUFFER_POINTER };
   for (int i = 0; extra != NULL && i < 8 && (uintptr_t)extra[i] != END; i += 2)
@@ -515,7 +522,8 @@ static const char *packed(const void *const *extra) {
   return NULL;
 }
 
-/* Return the record of a call that made these 128 bytes with any global address, or NULL. */
+/* Return the record of a call whose map equals these 128 bytes, or NULL. The global addresses of
+ * the two maps may differ. */
 static Record *map_in(const void *bytes) {
   uint64_t body[BODY_WORDS], bit;
   size_t slot;
@@ -550,7 +558,8 @@ static void launch_ends(const LaunchShape *shape, const CallbackData *info) {
 
 /* ---- CUPTI, and start and stop ------------------------------------------------------------------- */
 
-/* The function that CUPTI calls. It restores errno, because the program may read errno. */
+/* The function that CUPTI calls. It saves and restores errno, because the traced program may read
+ * errno after the driver call. */
 static void on_call(void *user, int domain, uint32_t callback, const CallbackData *info) {
   (void)user;
   int saved = errno;
@@ -604,13 +613,13 @@ static void end(void) {
   uint32_t enabled = 0;
   if (!atomic_exchange(&alive, 0)) return;
   int result = cupti.state(&enabled, subscriber, DRIVER_API, ENCODE_TILED);
-  if (result != 0 || !enabled) /* The cuptiFinalize of another tool has ended the subscription. */
+  if (result != 0 || !enabled) /* Another tool has called cuptiFinalize, which ended the trace. */
     write_problem("lost", result, "");
   write_line(new_line("end"));
 }
 
-/* Start a trace into a folder. Return 1, or 0 if the start fails. A line of the file then has the
- * reason. */
+/* Start a trace that writes into the folder `into`. Return 1 if it has started. Otherwise return 0,
+ * and write a line with the reason. */
 EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
   static int is_prepared;
   if (counts == NULL)
@@ -648,8 +657,8 @@ EXPORTED void tma_dlpack_trace_stop(void) {
   cupti.unsubscribe(subscriber);
 }
 
-/* The function that libcuda calls. It always returns 1, so the program runs even without a
- * trace. */
+/* The function that libcuda calls. It returns 1 even if the trace does not start, so that the
+ * program runs in any case. */
 EXPORTED int InitializeInjection(void) {
   const char *into = getenv("TMA_DLPACK_TRACE");
   if (into != NULL) tma_dlpack_trace_start(into, getenv("TMA_DLPACK_TRACE_CUPTI"));

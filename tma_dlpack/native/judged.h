@@ -20,7 +20,7 @@ typedef struct {
   Options options; /* owns a reference to `target_object` */
   Judged call;
   char is_exact; /* whether all numbers of `call.described` are exact, see is_exact() */
-  uint8_t entries[TMA_DLPACK_RULE_COUNT]; /* for a rule with a loop: mask of failing entries */
+  uint8_t entries[TMA_DLPACK_RULE_COUNT]; /* if a rule tests array entries: mask of failing ones */
 } JudgedCall;
 
 /* Make the object of a call that is not judged yet. Return NULL with an exception if out of
@@ -34,14 +34,15 @@ static JudgedCall *start_judged(PyObject *module, const Options *options, const 
   judged->module = module;
   judged->options = *options;
   judged->call.view = *view;
-  /* Let the copied tensor point to the copied shape and strides. */
+  /* The struct `view` was copied, so let the copy point to its own shape and strides. */
   judged->call.view.tensor.shape = judged->call.view.shape;
   if (view->tensor.strides != NULL) judged->call.view.tensor.strides = judged->call.view.strides;
   return judged;
 }
 
-/* Return whether all numbers of a described call are exact, which means that none was cut to
- * TMA_DLPACK_HUGE. All members are int64_t, so read the struct as an array. */
+/* Return whether all numbers of a described call are exact. A number is not exact if its absolute
+ * value was limited to TMA_DLPACK_HUGE. All members of the struct are int64_t, so read the struct
+ * as an array. */
 static int is_exact(const TmaDlpackDescribed *described) {
   const int64_t *numbers = &described->kind;
   for (size_t i = 0; i < sizeof *described / sizeof *numbers; ++i)
@@ -111,8 +112,8 @@ static PyObject *judged_changed(PyObject *self, PyObject *args) {
 
 /* ---- attributes for Python ------------------------------------------------------------------------- */
 
-/* Return (layout, address, target, options). The target is the Target of the call, or if the call
- * has none, the ordinal of the tensor's GPU or ON_HOST. */
+/* Return (layout, address, target, options). If the call has no Target, the third entry is the
+ * ordinal of the tensor's GPU, or ON_HOST. */
 static PyObject *judged_parts(PyObject *self, void *unused) {
   (void)unused;
   const JudgedCall *judged = (JudgedCall *)self;

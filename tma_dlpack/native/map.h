@@ -15,9 +15,9 @@
 
 /* ---- the values of a map, from its bytes and its record -------------------------------------------- */
 
-/* Read the driver's arguments. Use the stored arguments if there are any, else decode the bytes. A
- * caller with writable access may have changed the map's bytes. In this case decode `data`, which has
- * the original bytes. */
+/* Read the driver's arguments. If `fields` is NULL, decode the arguments from the bytes. A caller
+ * with writable access may have changed the bytes of the map. In this case `data` has the original
+ * bytes, so decode `data`. */
 static void read_fields(const MapStorage *map, TmaDlpackDescribed *c) {
   if (map->fields != NULL) {
     *c = *map->fields;
@@ -28,7 +28,8 @@ static void read_fields(const MapStorage *map, TmaDlpackDescribed *c) {
   c->mode = map->record.mode;
 }
 
-/* Return the rank of the tensor that the map describes, which `shape=` may change. */
+/* Return the rank of the tensor that the map describes. It is the rank of the argument `shape=` if
+ * the call has this argument. */
 static int rank_of(const MapStorage *map) {
   int is_own = map->rare == NULL || map->rare->o.shape_count == TMA_DLPACK_NOT_GIVEN;
   return is_own ? map->record.rank : map->rare->o.shape_count;
@@ -71,9 +72,9 @@ static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   for (int i = 0; i < c.rank; ++i) o->elem_strides[i] = record->elem_strides[i];
 }
 
-/* Return the tensor as its producer exported it, but without its address. No caller reads the
- * address, and after with_address(n) on a map with an offset there may be no valid address. The
- * result points into `map`. */
+/* Return the tensor as its producer exported it, but with the address NULL, because no caller reads
+ * the address. The address is not always known: after with_address(n), a map with an offset has
+ * only the address of its first element. The result points into `map`. */
 static TmaDlpackTensor tensor_of(const MapStorage *map) {
   const Record *record = &map->record;
   return (TmaDlpackTensor){NULL,
@@ -121,8 +122,8 @@ static PyObject *storage_call(PyObject *self, void *unused) {
   return Py_BuildValue("(NN)", layout_of(&tensor, map->record.flags), options_tuple(&options));
 }
 
-/* Return the target of the call, or the ordinal of the tensor's GPU if the call has no target.
- * Return None for the default target. */
+/* Return the target of the call. If the call has no target, return the ordinal of the tensor's GPU.
+ * If the tensor is not on a GPU, return None, which means the default target. */
 static PyObject *storage_target(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;
@@ -210,8 +211,8 @@ static PyObject *storage_launchable(PyObject *self, void *unused) {
 
 /* ---- a map is immutable -------------------------------------------------------------------------- */
 
-/* Set a slot. Free the old value afterwards, because freeing the value may run code that reads the
- * slot. */
+/* Set a slot to a new value. Release the old value only afterwards, because its destructor may run
+ * code that reads the slot. */
 static PyObject *keep(PyObject **slot, PyObject *value) {
   PyObject *before = *slot;
   Py_INCREF(value);

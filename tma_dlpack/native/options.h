@@ -67,8 +67,8 @@ static int read_name(const Words *words, PyObject *name, int64_t *out) {
   return member != NULL && !overflow;
 }
 
-/* Read a member of an enum, its name or its value, up to 127. The rules refuse values that the
- * driver does not have. */
+/* Read a member of an enum, the name of a member, or a value of 0 to 127. The rules refuse values
+ * that the driver does not have. */
 static int read_any_member(const State *state, int which, PyObject *value, int *out) {
   const Words *words = &state->words[which];
   int64_t number = 0;
@@ -96,10 +96,10 @@ static int is_word(PyObject *value, const char *word) {
 
 /* ---- one function per argument ------------------------------------------------------------------- */
 
-/* Each function overwrites its option completely, because a repair changes the options of an
- * earlier call. The functions of common options are written here. Macros below define the functions
- * of rare options, one for each row of TMA_DLPACK_RARE_OPTIONS, which is generated from
- * tables/arguments.py. */
+/* Each function sets all members of its option, because `options` may have the values of an earlier
+ * call (see JudgedCall.changed). The functions for common options are written here. For each row of
+ * TMA_DLPACK_RARE_OPTIONS, a macro below defines a function for a rare option. These rows are
+ * generated from tables/arguments.py. */
 
 /* The options of a call. */
 typedef struct {
@@ -140,8 +140,9 @@ static int read_pixels(State *state, PyObject *value, Options *options) {
   return read_integer(state, value, &options->o.pixels);
 }
 
-/* Read row-major element strides, or None. The rules may ignore the innermost stride, but Record
- * stores it in a byte, so fall back to Python if it does not fit a byte. */
+/* Read row-major element strides, or None. Record stores each element stride in a byte. The rules
+ * limit all strides but the innermost stride, which they may ignore. So fall back to Python if the
+ * innermost stride does not fit into a byte. */
 static int read_elem_strides(State *state, PyObject *value, Options *options) {
   options->o.elem_stride_count = TMA_DLPACK_NOT_GIVEN;
   if (value == Py_None) return 1;
@@ -247,8 +248,8 @@ static int target_number(PyObject *target, const char *attribute, Py_ssize_t ent
   return PyErr_Occurred() == NULL;
 }
 
-/* Read the numbers of a Target, and store them with the object in the state, so that later calls
- * with the Target need not read them. */
+/* Read the numbers of a Target. Also store the Target and its numbers in the state, so that later
+ * calls with this Target need not read the numbers again. */
 static int learn_target(State *state, PyObject *object, TmaDlpackTarget *target) {
   int64_t major = 0, minor = 0;
   if (!target_number(object, "compute_capability", 0, &major) ||

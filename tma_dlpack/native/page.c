@@ -1,9 +1,9 @@
 /* page.c: the functions describe, judge, extend and encode for the explorer's page, as WebAssembly.
  *
- * JavaScript and C exchange flat arrays of int64_t, which explorer/core.js writes and reads as
- * BigInt. `asked` has the request, in the order in which `describe` reads it. `answered` has the
- * members of TmaDlpackDescribed, in the order of checks.struct.STRUCT. The page handles one request
- * at a time. The code allocates no memory and needs no C library.
+ * JavaScript and C exchange arrays of int64_t, which explorer/core.js writes and reads as BigInt.
+ * `asked` has the numbers of the request, in the order in which the function `describe` reads them.
+ * `answered` has the members of TmaDlpackDescribed, in the order of checks.struct.STRUCT. The page
+ * handles one request at a time. The code allocates no memory and needs no C library.
  */
 
 #include "../include/tma_dlpack_make.h"
@@ -34,8 +34,8 @@ EXPORT(capabilities) int capabilities(int major, int minor) {
          tma_dlpack_target_has_wide(major, minor) << 2 | tma_dlpack_target_has_model(major, minor) << 3;
 }
 
-/* Read a count and then as many numbers. Store the last `room` numbers, which are the innermost.
- * Return the count. */
+/* Read a count, and then `count` numbers. If there are more than `room` numbers, store only the
+ * last `room` numbers, which are of the innermost dimensions. Return the count. */
 static int read_list(const int64_t **at, int room, int64_t *values) {
   const int count = (int)*(*at)++;
   for (int i = 0; i < count; ++i, ++*at)
@@ -45,8 +45,9 @@ static int read_list(const int64_t **at, int room, int64_t *values) {
 
 static int at_most(int count, int most) { return count < most ? count : most; }
 
-/* Describe the request of `asked` in `answered`. Return whether TmaDlpackDescribed can describe the
- * request. For a rank above 5, `answered` has this rank, but only the 5 innermost dimensions. */
+/* Describe the request of `asked` in `answered`. Return whether TmaDlpackDescribed can represent
+ * the request. If the rank is above 5, `answered.rank` is this rank, but the arrays have only the 5
+ * innermost dimensions. */
 EXPORT(describe) int describe(void) {
   const int64_t *at = asked;
   int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
@@ -85,7 +86,7 @@ EXPORT(describe) int describe(void) {
   memset(&answered, 0, sizeof answered);
   rows = tma_dlpack_asked(&o, &target);
   if (tma_dlpack_describe(&tensor, &o, &target, &answered) != NULL) return 0;
-  /* Rules judge the counts of the request, which may be larger than the arrays. */
+  /* The rules judge the counts of the request, even if they exceed the sizes of the arrays. */
   answered.rank = rank;
   answered.box_count = o.kind == TMA_DLPACK_TILED ? box : 0;
   answered.elem_stride_count = has_steps ? steps : rank;
@@ -103,8 +104,8 @@ EXPORT(judge) uint64_t judge(void) {
   return tma_dlpack_judge_entries(&answered, rows, entries);
 }
 
-/* Add the dimensions of split_inner and ragged. In a refused request, add dimensions only if their
- * numbers are valid and the rank does not exceed 5. */
+/* Add the dimensions of split_inner and ragged. The request may be refused. So add the dimensions
+ * only if their numbers are valid and the new rank is at most 5. */
 EXPORT(extend) void extend(void) {
   if (answered.span_values == 0) answered.is_split = 0;
   if (answered.ragged_dim < 1) answered.is_ragged = 0;

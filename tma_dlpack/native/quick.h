@@ -1,8 +1,8 @@
 /* quick.h: the callable object that tries a verb in C before it calls the Python function.
  *
- * A call of a Python function with 16 parameters takes longer than C needs to make a map. So each
- * public function is a callable object that binds the arguments itself. If C falls back to Python,
- * or the arguments do not bind, the object calls the Python function with these arguments.
+ * To call a Python function with 16 parameters takes longer than to make a map in C. So each public
+ * function is a callable object that binds the arguments in C. If C does not support the call, or
+ * if the arguments do not bind, the object calls the Python function with these arguments.
  *
  * The object uses the vectorcall protocol. CPython has this protocol for such types since 3.9,
  * although the limited API declares it only since 3.12. The base class is written in Python
@@ -28,8 +28,8 @@ enum { MAX_PARAMETERS = 24 };
 typedef PyObject *(*Vectorcall)(PyObject *self, PyObject *const *args, size_t count,
                                 PyObject *keywords);
 
-/* A verb, which makes the map of a tensor or the map of a call without a tensor (bare.h). With
- * `is_check` the verb makes the Report on a tensor. */
+/* A verb is the C version of a public function. It makes the map of a tensor, or the map of a call
+ * without a tensor (bare.h). With `is_check`, it makes the Report on a call for a tensor. */
 typedef struct {
   const char *name;
   int kind, is_check;
@@ -48,13 +48,13 @@ static const Verb verbs[] = {
     {"driver_im2col_wide", TMA_DLPACK_IM2COL_WIDE, 0, 17},
 };
 
-/* A call is a miss if its arguments differ from the kept arguments. Keep the arguments of every
- * eighth miss, because keeping them takes a tenth of the time of a call. */
+/* A call is a *miss* if its arguments differ from the kept arguments. To keep arguments takes a
+ * tenth of the time of a call. So keep the arguments only at every eighth miss. */
 enum { CALLS_PER_KEPT = 8 };
 
-/* The arguments of an earlier accepted call, except for the tensor, and the options that were read
- * from the arguments. The next call usually has the same objects. All of them are immutable, so the
- * options need not be read again. */
+/* The arguments of an earlier accepted call without the tensor, and the options that were read from
+ * these arguments. The next call usually has the same objects as arguments. All kept objects are
+ * immutable, so the options need not be read again. */
 typedef struct {
   PyObject *keywords, *values[MAX_PARAMETERS]; /* `values` has the arguments after the tensor */
   Py_ssize_t given, count;                     /* positional arguments, all arguments (0: none kept) */
@@ -72,8 +72,8 @@ typedef struct {
   PyObject *defaults[MAX_PARAMETERS]; /* NULL for a required parameter */
   const Verb *verb;
   Options options; /* the options of a call without optional arguments */
-  int required;    /* number of parameters up to the last required parameter */
-  int positional, count; /* number of parameters that may be positional, and of all parameters */
+  int required;    /* number of parameters up to and including the last required parameter */
+  int positional, count; /* number of parameters that may be positional; number of all parameters */
   KeptCall kept;
   ReadOption read[MAX_PARAMETERS];    /* NULL for the tensor, and for a verb without a tensor */
 } Quick;
@@ -89,9 +89,9 @@ static inline int parameter_of(const Quick *quick, PyObject *keyword, Py_ssize_t
   return -1;
 }
 
-/* Return a borrowed reference to the Python function. Return NULL with an exception if the
- * collector has cleared this object as a part of a cycle, and another part of the cycle still calls
- * it. */
+/* Return a borrowed reference to the Python function. If the collector has cleared this object as a
+ * part of a cycle, return NULL with an exception. Another object of the cycle may still call this
+ * object. */
 static PyObject *function_of(const Quick *quick) {
   if (quick->function == NULL) PyErr_SetString(PyExc_ReferenceError, "this function is being freed");
   return quick->function;
@@ -112,8 +112,8 @@ static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given
   const ReadOption *read = quick->read;
   Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords), required = given;
   if (given > quick->positional) return 0;
-  /* Copy only the members before the arrays. The counts are among these members. They are 0 or mean
-   * "not given", so no entry of an array is read. */
+  /* Copy only the members of `o` before the arrays. The counts of the arrays are among these
+   * members. The counts are 0 or mean "not given", so no entry of an array is read. */
   memcpy(options, &quick->options, offsetof(Options, o.box_sizes));
   options->target_object = NULL;
   if (given > 0) *tensor = args[0];
@@ -198,8 +198,8 @@ static int bind_arguments(const Quick *quick, PyObject *const *args, Py_ssize_t 
   return 1;
 }
 
-/* Return a copy if the value is a list or set, because the caller may change it later. Return other
- * values themselves. */
+/* Return a copy of a list or set, because the caller may change the list or set later. Return any
+ * other value unchanged. */
 static PyObject *unchanging(PyObject *value) {
   if (PyList_CheckExact(value)) return PyList_GetSlice(value, 0, PyList_Size(value));
   if (Py_TYPE(value) == &PySet_Type) return PySet_New(value);
@@ -246,8 +246,8 @@ static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *name
 }
 
 /* Return the map or the Report that the verb makes. Return NULL to fall back to Python, possibly
- * with an exception to clear. If rules refuse the call, set `is_refused` and return NULL with the
- * exception to raise. */
+ * with an exception that the caller clears. If rules refuse the call of a verb that makes a map,
+ * set `is_refused` and return NULL with the exception for the user. */
 static PyObject *try_in_c(Quick *quick, PyObject *const *args, Py_ssize_t given, PyObject *keywords,
                           int *is_refused) {
   const Verb *verb = quick->verb;
@@ -359,9 +359,9 @@ static PyObject *quick_reduce(PyObject *self, PyObject *unused) {
   return function_attribute(self, "__qualname__");
 }
 
-/* Return the object itself if it is read as an attribute of a class, so that it does not become a
- * method. Because the type has this descriptor function, help() and doctest treat the object as a
- * routine. */
+/* If the object is read as an attribute of a class, return the object itself, so that it does not
+ * become a method. help() and doctest treat the object as a routine, because its type has this
+ * descriptor function. */
 static PyObject *quick_get(PyObject *self, PyObject *object, PyObject *type) {
   (void)object;
   (void)type;

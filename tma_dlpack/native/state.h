@@ -1,4 +1,5 @@
-/* state.h: the state of the module: classes, names, and how to read tensors of each Python type. */
+/* state.h: the state of the module, which has classes, names, and for each Python type of tensors
+ * the functions that read such tensors. */
 
 #ifndef TMA_DLPACK_STATE_H
 #define TMA_DLPACK_STATE_H
@@ -17,9 +18,9 @@ enum { DTYPE, DLPACK_DEVICE, NAMES };
 
 enum { MAX_MEMBERS = 16, KNOWN_TARGETS = 8 };
 
-/* An enum. `names` is a dict {name: member}, which also has the names of cuda.h. `interned` has the
- * name of each member by value. These names are interned, because Python interns string literals,
- * too. */
+/* An enum. `names` is a dict {name: member}, which also has the names of cuda.h. `interned[v]` is
+ * the name of the member with the value v. These names are interned strings, because string
+ * literals in Python code are interned, too. So names are first compared by address. */
 typedef struct {
   PyTypeObject *type;
   PyObject *names;
@@ -36,8 +37,8 @@ typedef struct {
 typedef int (*FillTensor)(void *object, TmaDlpackTensor *out);
 typedef int (*ExportTensor)(void *object, TmaDlpackManagedVersioned **out);
 
-/* How to read tensors of one Python type, which the first tensor of the type shows. Pointers that do
- * not concern the type are NULL. */
+/* How to read tensors of one Python type. The members are set when the first tensor of the type is
+ * read. Pointers that are not used for the type are NULL. */
 typedef struct {
   PyTypeObject *type;
   PyCFunction is_neg;         /* torch: the C function of the method is_neg */
@@ -52,7 +53,8 @@ typedef struct {
   int is_jax;                 /* JAX: arrays are read-only although their capsules lack the flag */
 } Producer;
 
-/* Known libraries have fewer types. Tensors of more types fall back to Python. */
+/* All known libraries together have fewer types of tensors. If a program uses more types, tensors
+ * of the additional types fall back to Python. */
 enum { MAX_PRODUCERS = 16 };
 
 typedef struct {

@@ -36,9 +36,10 @@ typedef struct {
 
 struct MapStorage;
 
-/* The memory of a freed map, which the next map reuses. A program that makes a map at every step
- * also frees a map at every step. Reuse is twice as fast as CPython's allocator, which also informs
- * the collector. The owners of this struct are the module and all maps that the module made. */
+/* The memory of a freed map. The next new map uses this memory. A program that makes a map at every
+ * step also frees a map at every step. Reuse takes half the time of CPython's allocator, which also
+ * informs the collector. The owners of this struct are the module and all maps that the module
+ * made. */
 typedef struct {
   struct MapStorage *map; /* the free memory, or NULL */
   Py_ssize_t owners;
@@ -61,8 +62,8 @@ typedef struct MapStorage {
   _Alignas(16) unsigned char room[TMA_DLPACK_MAP_BYTES + TMA_DLPACK_ALIGNMENT_BYTES - 16];
 } MapStorage;
 
-/* Objects begin at multiples of 16, so `room` begins at a multiple of 16, too. So at most 112 bytes
- * of `room` precede the 128 aligned bytes. */
+/* Python objects begin at multiples of 16 bytes, so `room` begins at a multiple of 16 bytes, too.
+ * So in `room`, at most 112 bytes precede the first multiple of 128 bytes. */
 TMA_DLPACK_STATIC_ASSERT(offsetof(MapStorage, room) % 16 == 0, "128 aligned bytes end past `room`");
 TMA_DLPACK_STATIC_ASSERT(sizeof(MapStorage) <= 512 - 16, "larger objects come from malloc: slower");
 
@@ -95,8 +96,9 @@ static inline void free_rare(RareOptions *rare) {
   PyMem_Free(rare);
 }
 
-/* Copy the driver's arguments of a map to `kept`, unless `c` is NULL, which means that the bytes
- * can be decoded. Return 0 with an exception if out of memory. */
+/* Copy `c`, the driver's arguments of a map, to new memory at `kept`. If `c` is NULL, copy nothing,
+ * because the arguments can be decoded from the bytes. Return 0 with an exception if out of
+ * memory. */
 static inline int keep_fields(TmaDlpackDescribed **kept, const TmaDlpackDescribed *c) {
   if (c == NULL) return 1;
   *kept = PyMem_Malloc(sizeof **kept);
@@ -161,8 +163,8 @@ static inline PyObject *options_tuple(const TmaDlpackOptions *o) {
                        rare_options_tuple(o));
 }
 
-/* Return the number of bytes that one load by the map of an accepted call adds to its barrier.
- * Return None for an interleaved layout, which geometry.tx_bytes handles. */
+/* Return the number of bytes that one load with the map of an accepted call counts at its mbarrier.
+ * Return None for an interleaved layout; geometry.tx_bytes computes the number in this case. */
 static inline PyObject *tx_bytes_of(const TmaDlpackDescribed *c) {
   int64_t line = c->channels, lines = c->kind == TMA_DLPACK_IM2COL_WIDE && c->mode ? 128 : c->pixels;
   if (c->interleave != 0) return none();

@@ -1,10 +1,11 @@
-/* tensors.h: read a tensor of a known library as a DLTensor, and copy its shape and strides at
- * once.
+/* tensors.h: read a tensor of a known library as a DLTensor, and copy its shape and strides
+ * immediately.
  *
- * Tensors of torch and of other types with DLPack's C exchange API are read through this API. All
- * other tensors are read by one call of `__dlpack__`. The capsule of this call is not consumed, so
- * its destructor runs the deleter. dlpack/producer.py reads the tensors of other libraries, with
- * more checks. dlpack/frameworks.py has the arguments of `__dlpack__` for each library.
+ * If the type of a tensor has DLPack's C exchange API, as torch.Tensor has, the tensor is read
+ * through this API. All other tensors of known libraries are read by one call of `__dlpack__`. The
+ * capsule of this call is not consumed, so the destructor of the capsule runs the deleter. Tensors
+ * of unknown libraries are read by dlpack/producer.py, with more checks. dlpack/frameworks.py has
+ * the arguments of `__dlpack__` for each library.
  */
 
 #ifndef TMA_DLPACK_TENSORS_H
@@ -37,9 +38,9 @@ static int keep_view(View *view, uint64_t flags) {
 
 /* ---- the way to read tensors of a type ----------------------------------------------------------- */
 
-/* These functions run Python code, which may raise KeyboardInterrupt. swallowed() does not clear
- * such an exception. The functions that follow then do nothing, and learn() returns with the
- * exception. */
+/* The functions of this section run Python code, which may raise KeyboardInterrupt. swallowed()
+ * does not clear this exception. While it is set, all further functions of this section do nothing,
+ * and learn() returns with the exception. */
 
 /* Return a new reference to an attribute of any object, or NULL if the object lacks the
  * attribute. */
@@ -89,8 +90,8 @@ static int read_exchange_api(PyTypeObject *type, Producer *producer) {
   return usable;
 }
 
-/* Return {torch.dtype: DLDataType} for torch before 2.10, which has no exchange API; NULL on
- * ROCm. */
+/* Return {torch.dtype: DLDataType}. torch before 2.10 needs this dict, because it has no exchange
+ * API. Return NULL on ROCm. */
 static PyObject *torch_dtypes(void) {
   PyObject *version = attribute_of_module("torch.version", "hip");
   int on_rocm = version != Py_None;
@@ -103,9 +104,9 @@ static PyObject *torch_dtypes(void) {
   return types;
 }
 
-/* Return the C function of a built-in method without arguments, or NULL. The C function exists as
- * long as the type. Every map of a torch tensor needs this call, and a call of the C function takes
- * a third less time than a call of the method. */
+/* Return the C function of a built-in method without arguments, or NULL. The C function is valid as
+ * long as the type exists. Each call for a torch tensor calls the method `is_neg`, and to call the
+ * C function takes a third less time than to call the method. */
 static PyCFunction method_function(PyObject *object, const char *name) {
   PyObject *method = attribute_of(object, name);
   PyCFunction function = NULL;
@@ -116,8 +117,9 @@ static PyCFunction method_function(PyObject *object, const char *name) {
   return function;
 }
 
-/* Find out how to read a torch tensor. Return 0 for other types. Accept only torch.Tensor and
- * torch.nn.Parameter, because a subclass may be a fake tensor or wrap another tensor. */
+/* Find out how to read a torch tensor. Return 0 if the tensor is not a torch.Tensor or a
+ * torch.nn.Parameter. Do not accept other subclasses, because an object of a subclass may be a fake
+ * tensor or wrap another tensor. */
 static int learn_torch(State *state, PyObject *tensor, Producer *producer) {
   PyObject *tensor_type = attribute_of_module("torch", "Tensor");
   if (tensor_type == NULL) return 0;
@@ -149,8 +151,8 @@ static int row_has(PyObject *row, const char *flag) {
   return has;
 }
 
-/* Return whether the type itself has the exchange API. An inherited API may not support the
- * subclass. */
+/* Return whether the type itself defines the exchange API. Do not use an inherited API, because it
+ * may not support the subclass. */
 static int owns_exchange_api(PyTypeObject *type) {
   PyObject *own = attribute_of((PyObject *)type, "__dict__");
   PyObject *api = own == NULL ? NULL : PyMapping_GetItemString(own, "__dlpack_c_exchange_api__");
@@ -160,9 +162,9 @@ static int owns_exchange_api(PyTypeObject *type) {
   return api != NULL;
 }
 
-/* Find out how to read a tensor that is not torch's. Use the exchange API if the type has it, else
- * `__dlpack__`. Return 0 for an unknown type. A type is known if the row of its framework has the
- * flag in_c. */
+/* Find out how to read a tensor of another library than torch. If the type has the exchange API,
+ * use it. Otherwise use `__dlpack__`. Return 0 for an unknown type. A type is known if it is
+ * NumPy's array, or if the row of its framework has the flag in_c. */
 static int learn_dlpack(const State *state, PyTypeObject *type, Producer *producer) {
   PyObject *of = attribute_of_own_module("tma_dlpack.dlpack.frameworks", "framework_of");
   PyObject *row = of == NULL ? NULL : PyObject_CallFunctionObjArgs(of, (PyObject *)type, NULL);
@@ -231,8 +233,8 @@ static const Producer *producer_of(State *state, PyObject *tensor) {
 
 /* ---- reading a tensor ---------------------------------------------------------------------------- */
 
-/* Return whether the elements of a torch tensor are whole bytes. torch exports types below a byte,
- * such as int4, as 8-bit integers, so read the dtype. */
+/* Return whether a torch tensor has the dtype uint8 or int8. torch exports types of less than 8
+ * bits, such as int4, as 8-bit integers, so the exported type is not enough. */
 static int is_whole_byte(const State *state, PyObject *tensor) {
   PyObject *dtype = PyObject_GetAttr(tensor, state->names[DTYPE]);
   int whole = dtype != NULL && (dtype == state->torch_uint8 || dtype == state->torch_int8);
@@ -240,8 +242,8 @@ static int is_whole_byte(const State *state, PyObject *tensor) {
   return whole;
 }
 
-/* Read a torch tensor by the exchange API, which does not report lazy negation and lazy
- * conjugation. So negated tensors and all complex tensors fall back to Python. */
+/* Read a torch tensor through the exchange API. The exchange API does not report lazy negation and
+ * lazy conjugation. So negated tensors and all complex tensors fall back to Python. */
 static int read_torch(const State *state, const Producer *producer, PyObject *tensor, View *view) {
   PyObject *negated = producer->is_neg(tensor, NULL);
   int plain = negated == Py_False;
@@ -274,7 +276,7 @@ static int copy_method(PyObject *tensor, const char *method, int64_t *out) {
   return count;
 }
 
-/* Read a tensor of a torch before 2.10 by the attributes that dlpack/torch_tensor.py reads. */
+/* Read a tensor of torch before 2.10 from the attributes that dlpack/torch_tensor.py also reads. */
 static int read_torch_attributes(const State *state, const Producer *producer, PyObject *tensor,
                                  View *view) {
   int64_t ordinal = 0, address = 0;
@@ -315,8 +317,8 @@ static int read_torch_attributes(const State *state, const Producer *producer, P
   return read && PyErr_Occurred() == NULL;
 }
 
-/* Read a tensor of another type with the exchange API. Use the managed export, because only this
- * export has the read-only flag. */
+/* Read a tensor through the exchange API if it is no torch tensor. Use the function that exports a
+ * managed tensor, because only a managed tensor has the read-only flag. */
 static int read_exported(const Producer *producer, PyObject *tensor, View *view) {
   TmaDlpackManagedVersioned *managed = NULL;
   if (producer->export_tensor(tensor, &managed) != 0 || managed == NULL) return 0;
@@ -341,10 +343,10 @@ static int read_capsule(const Producer *producer, PyObject *capsule, View *view)
 }
 
 /* Return 1 for a tensor on a CUDA device, 0 for a host tensor, and -1 to fall back to Python. All
- * arrays of NumPy are on the host, and all arrays of CuPy on a GPU. The platform of a JAX array is
- * "cpu" or "gpu", and reading the platform is faster than JAX's `__dlpack_device__`, which takes
- * half as long as `__dlpack__`. The capsule has the final device, because the platform does not
- * show pinned memory or a GPU of another vendor. */
+ * arrays of NumPy are on the host, and all arrays of CuPy are on a GPU. For JAX, read the platform,
+ * which is "cpu" or "gpu", because JAX's `__dlpack_device__` is slow: it takes half the time of
+ * `__dlpack__`. The platform does not show pinned memory or a GPU of another vendor, so the device
+ * is read from the capsule later. */
 static int lies_on_cuda(const State *state, const Producer *producer, PyObject *tensor) {
   if (producer->only_host) return 0;
   if (producer->only_cuda) return 1;
@@ -374,8 +376,8 @@ static int lies_on_cuda(const State *state, const Producer *producer, PyObject *
 }
 
 /* Whether this thread runs a method of a tensor. The method may be written in Python and make
- * another map. The call for the other map falls back to the Python function, because Python detects
- * endless recursion. */
+ * another map. The call for this other map falls back to the Python function, so that Python
+ * detects an endless recursion. */
 static _Thread_local int in_producer;
 
 static int read_dlpack(const State *state, const Producer *producer, PyObject *tensor, View *view) {

@@ -1,9 +1,10 @@
 """A forward may-analysis of basic blocks, which follows facts along the paths of one thread.
 
 A fact is an event on a path, such as "the thread has written this tile, and no fence has followed".
-A fact has the conditions of its path, so it does not pass a branch that contradicts a condition.
-For example, a fact of `if (thread == 0)` does not reach code for `thread != 0`. Where paths with
-one fact meet, the fact keeps the conditions that all these paths have.
+A fact stores the conditions of the branches on its path. So it does not pass a branch that
+contradicts one of these conditions. For example, a fact inside of `if (thread == 0)` does not reach
+code for `thread != 0`. If several paths with one fact meet, the fact keeps only the conditions that
+all these paths have in common.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ from tma_dlpack.ptx.values import (
 )
 
 Conditions = frozenset[Condition]
-#: A fact without its conditions: (access, state, whether the address registers are unchanged).
+#: A fact without its conditions: (memory access, state, whether the registers of the access's
+#: address are unchanged).
 Key = tuple[Any, str, bool]
 Facts = dict[Key, Conditions]
 
-# Maximum work for one function, counted by `Flow.step`.
+# Maximum number of steps of the analysis of one function. `Flow.step` counts the steps.
 MOST_STEPS = 3_000_000
-# Maximum number of conditions of a fact. More conditions are dropped, so that the fact may reach
-# more blocks, but never fewer.
+# Maximum number of conditions of a fact. Further conditions are not stored, so the fact may reach
+# more blocks than necessary, but never fewer.
 _MOST_CONDITIONS = 12
 _NOTHING: Conditions = frozenset()
 
@@ -42,7 +44,7 @@ class TooLargeError(Exception):
 
 
 class Flow:
-    """The control flow of a function, with the conditions of its edges and blocks."""
+    """The control-flow graph of a function, with the conditions of its edges and blocks."""
 
     blocks: list[Block]
     # For each block, the conditions that hold on every path to the block.
@@ -64,9 +66,9 @@ class Flow:
         ]
         seen = Counter(c[0] for sides in branches for side in sides for c in side)
         seen.update({condition[0]: 2 for condition in guards})
-        # A branch counts twice, once for each side. If a value has the count 2, no other branch
-        # tests the value. A condition on such a value is useless if a write of a register can end
-        # the condition.
+        # A branch counts twice, once for each side. So if a value has the count 2, only one branch
+        # tests it, and no other branch can contradict the condition. Ignore such a condition if a
+        # write of a register can change the value. Otherwise keep it.
         self._useful = {t for t, count in seen.items() if count > 2 or not registers(t)}
         # For each block: next block -> conditions on the edge to it.
         self.edges: list[dict[int, Conditions]] = []
@@ -99,11 +101,14 @@ class Flow:
         return self.always[block] | self.useful(self.values.conditions(code))
 
     def skipped(self, code: Instruction) -> Conditions | None:
-        """Return the conditions under which an instruction is skipped; None without a guard."""
+        """Return the conditions under which a guarded instruction is skipped.
+
+        Return None if the instruction has no guard.
+        """
         return self.useful(_opposite(self.values, code)[:1]) if code.guard else None
 
     def watch(self, more: Iterable[str]) -> list[list[tuple[int, str]]]:
-        """Return for each block the writes of registers that conditions or `more` depend on.
+        """Return for each block the writes of the registers that conditions use or `more` lists.
 
         A write is (index of the instruction in the block, register).
         """
@@ -117,7 +122,8 @@ class Flow:
 
     def _conditions_of_blocks(self) -> list[Conditions]:
         """Return for each block the conditions that hold on every path to the block."""
-        # Run the analysis with the single fact "entered". It keeps the conditions of all paths.
+        # Run the analysis with one fact, "entered". At each block, this fact has the conditions
+        # that all paths to the block have in common.
         writes = [{name for _, name in block} for block in self.watch(())]
 
         def after(block: int, facts: Facts) -> Facts:
@@ -134,8 +140,12 @@ class Flow:
             raise TooLargeError
 
     def run(self, transfer: Callable[[int, Facts], Facts], first: Facts) -> list[Facts | None]:
-        """Return the facts at the start of each block; None for a block that no path reaches."""
-        # The heap returns blocks in program order, so that most loops need few iterations.
+        """Return the facts at the start of each block, or None if no path reaches the block.
+
+        `transfer` returns the facts after a block from the facts before it. `first` are the facts
+        at the start of the function.
+        """
+        # The heap processes blocks in program order, so that loops need few iterations.
         states: list[Facts | None] = [None] * len(self.blocks)
         work = [0] if self.blocks else []
         states[:1] = [first for _ in work]
@@ -178,15 +188,18 @@ def _opposite(values: Values, code: Instruction) -> Sequence[Condition]:
 
 
 def both(some: Conditions, more: Conditions) -> Conditions:
-    """Return the union of two sets of conditions, or `some` if `some` has too many already."""
+    """Return the union of two sets of conditions.
+
+    If `some` has at least _MOST_CONDITIONS conditions already, return `some`.
+    """
     if more <= some:
         return some
     return some | more if len(some) < _MOST_CONDITIONS else some
 
 
 def excluded(some: Conditions, others: Conditions) -> bool:
-    """Return whether two sets of conditions contradict, so that no path has both."""
-    # Most paths have no conditions.
+    """Return whether two sets of conditions contradict each other, so no path satisfies both."""
+    # Test the most frequent case first: most paths have no conditions.
     if not some or not others:
         return False
     return any(contradicts(a, b) for a in some for b in others)

@@ -1,8 +1,8 @@
 """Integer instructions of PTX as functions of NumPy arrays.
 
-PTX does not define some results: a division by 0, NaN as an integer, a 64-bit field that reaches
-beyond bit 63. For these the functions return the results that were measured on an H100
-(`tests/golden/ptx_h100.npz`).
+PTX does not define some results: a division by 0, the conversion of NaN to an integer, and a 64-bit
+field that extends beyond bit 63. For these cases the functions return the results that were
+measured on an H100 (`tests/golden/ptx_h100.npz`).
 
 Source: PTX ISA 9.0, 9.7.1 (integers), 9.7.2 (dp4a), 9.7.7 (logic, shifts), 9.7.9 (cvt).
 """
@@ -21,12 +21,12 @@ def _wide(a: Any) -> Any:
 
 
 def mul_hi(a: Any, b: Any) -> Any:
-    """Return the upper half of a product."""
+    """Return the upper half of the bits of a product (mul.hi)."""
     size = 8 * a.dtype.itemsize
     if size < 64:
         return ((_wide(a) * _wide(b)) >> size).astype(a.dtype)
-    # Add the four products of the operands' 32-bit halves. `middle` and `other` carry into the
-    # upper half of the result.
+    # Split each operand into 32-bit halves, and add the four products of these halves. The upper
+    # halves of `middle` and `other` are the carries into the upper half of the result.
     low = np.uint64(0xFFFFFFFF)
     half = np.uint64(32)
     x, y = a.view(np.uint64), b.view(np.uint64)
@@ -34,8 +34,8 @@ def mul_hi(a: Any, b: Any) -> Any:
     middle = x1 * y0 + (x0 * y0 >> half)
     other = x0 * y1 + (middle & low)
     high = x1 * y1 + (middle >> half) + (other >> half)
-    # As an unsigned number, a negative a is a + 2**64, which adds b to the upper half. So subtract
-    # b again, and for a negative b subtract a.
+    # Read as an unsigned number, a negative a is a + 2**64. This makes the upper half too large by
+    # b, so subtract b. If b is negative, also subtract a.
     if a.dtype.kind == "i":
         high = high - np.where(a < 0, y, np.uint64(0)) - np.where(b < 0, x, np.uint64(0))
     return high.view(a.dtype)
@@ -61,7 +61,7 @@ def remainder(a: Any, b: Any) -> Any:
 
 def shifted_left(a: Any, n: Any) -> Any:
     """Return a << n; 0 if n is at least the width of the type."""
-    # NumPy does not define a shift by the width or more, so clip n first.
+    # NumPy does not define a shift by the width of the type or more, so clip n first.
     size = 8 * a.dtype.itemsize
     n = np.asarray(n).astype(np.uint32)
     moved = a << np.minimum(n, size - 1).astype(a.dtype)
@@ -116,10 +116,11 @@ def leading_zeros(a: Any) -> Any:
 
 
 def find_bit(a: Any, shift: bool) -> Any:
-    """Return the result of bfind, the number of the highest bit that differs from the sign.
+    """Return the result of bfind: the position of the highest bit that differs from the sign bit.
 
-    The result is 0xFFFFFFFF if no bit differs. With `shift` (.shiftamt), the result is the shift
-    that moves this bit to the top.
+    For an unsigned type, it is the position of the highest one bit. With `shift` (.shiftamt), the
+    result is the number of bits to shift left so that this bit becomes the top bit. If there is no
+    such bit, the result is 0xFFFFFFFF.
     """
     size = 8 * a.dtype.itemsize
     unsigned = a.view(UNSIGNED[size])
@@ -141,14 +142,17 @@ def reversed_bits(a: Any) -> Any:
 
 
 def _few(n: Any, size: int) -> Any:
-    """Return a bit position or length clipped to 64; 32-bit instructions use it modulo 256."""
+    """Return a bit position or a length, clipped to 64.
+
+    Instructions of 32 bits use only the lowest 8 bits of the operand.
+    """
     n = np.bitwise_and(n, 255) if size == 32 else n
     return np.minimum(n, 64).astype(np.uint64)
 
 
 def _ones(n: Any) -> Any:
-    """Return 64-bit words whose n lowest bits are 1."""
-    # A shift by 64 is not defined, so treat n = 0 separately.
+    """Return 64-bit integers whose n lowest bits are 1."""
+    # For n = 0 the shift would be by 64 bits, which NumPy does not define.
     every = np.uint64(0xFFFFFFFFFFFFFFFF)
     return np.where(n == 0, np.uint64(0), every >> (np.uint64(64) - np.maximum(n, np.uint64(1))))
 
@@ -166,16 +170,17 @@ def field(a: Any, at: Any, length: Any) -> Any:
     if a.dtype.kind == "u":
         moved = np.where(at > np.uint64(63), np.uint64(0), moved)
         return (moved & _ones(length)).astype(a.dtype)
-    # For a signed type, shift the field to the top and back, which extends its sign.
+    # For a signed type, shift the field left to bit 63, then shift it right. The right shift
+    # extends the sign of the field.
     unused = np.minimum(np.int64(64) - length.astype(np.int64), last)
     found = (moved << unused) >> unused
     return np.where(length == 0, 0, found).astype(a.dtype)
 
 
 def insert(a: Any, b: Any, at: Any, length: Any) -> Any:
-    """Return the result of bfi, the number b in which the lowest `length` bits of a are inserted.
+    """Return the result of bfi: b with `length` bits replaced, beginning at bit `at`.
 
-    The inserted bits replace the bits of b from bit `at` on.
+    The new bits are the lowest `length` bits of a.
     """
     size = 8 * b.dtype.itemsize
     at, length = _few(at, size), _few(length, size)
@@ -192,7 +197,7 @@ def low24(a: Any) -> Any:
 
 
 def mask_bits(at: Any, length: Any, wraps: bool) -> Any:
-    """Return the result of bmsk, a mask with `length` one bits from bit `at` on."""
+    """Return the result of bmsk: a mask with `length` one bits, the lowest of them at bit `at`."""
     if wraps:
         at, length = np.bitwise_and(at, 31), np.bitwise_and(length, 31)
     at, length = _few(np.minimum(at, 64), 64), _few(np.minimum(length, 64), 64)
@@ -200,15 +205,21 @@ def mask_bits(at: Any, length: Any, wraps: bool) -> Any:
 
 
 def extended(a: Any, length: Any, wraps: bool) -> Any:
-    """Return the result of szext, the lowest `length` bits extended with zeros or the sign."""
+    """Return the result of szext: the lowest `length` bits of a, extended to the whole width.
+
+    An unsigned type is extended with zeros, and a signed type with the sign bit.
+    """
     length = np.bitwise_and(length, 31) if wraps else np.minimum(length, 32)
     return field(a.astype(f"{a.dtype.kind}8"), np.uint64(0), length).astype(a.dtype)
 
 
 def nth_bit(mask: Any, base: Any, offset: Any) -> Any:
-    """Return the result of fns, the position of the offset-th one bit, counted from bit `base`."""
-    # A negative offset counts down from `base`, and the offset 0 tests the bit `base` itself. `up`
-    # and `down` are the numbers of one bits from `base` to each bit.
+    """Return the result of fns: the position of the offset-th one bit, counted from bit `base`.
+
+    If there is no such bit, the result is 0xFFFFFFFF.
+    """
+    # A negative offset counts from `base` downward. The offset 0 tests the bit `base` itself. For
+    # each bit position, `up` and `down` are the number of one bits between `base` and this bit.
     mask, base, offset = np.broadcast_arrays(mask, np.asarray(base).astype(np.int64), offset)
     bits = (mask[..., None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(np.int64)
     place = np.arange(32)
@@ -221,9 +232,9 @@ def nth_bit(mask: Any, base: Any, offset: Any) -> Any:
 
 
 def permuted(a: Any, b: Any, selector: Any) -> Any:
-    """Return the result of prmt: four bytes of the 64-bit pair b:a that the selector selects."""
-    # Each byte of the result has four bits of the selector. Bits 0 to 2 are the index of a byte in
-    # the pair. Bit 3 replaces the byte by eight copies of its sign bit.
+    """Return the result of prmt, which selects four bytes of the 64-bit pair b:a."""
+    # The selector has four bits for each byte of the result. Bits 0 to 2 are the index of a byte in
+    # the pair. If bit 3 is set, each bit of the result byte is the sign bit of the selected byte.
     pair = _pair(a, b)
     found = np.uint32(0)
     for n in range(4):
@@ -235,7 +246,8 @@ def permuted(a: Any, b: Any, selector: Any) -> Any:
     return found
 
 
-#: Mode of prmt -> selector for each value of the two lowest bits of operand c (PTX ISA 9.0, prmt).
+#: Mode of prmt -> the selectors for the values 0 to 3 of the two lowest bits of operand c (PTX ISA
+#: 9.0, prmt).
 _PRMT_MODES = {
     "f4e": (0x3210, 0x4321, 0x5432, 0x6543), "b4e": (0x5670, 0x6701, 0x7012, 0x0123),
     "rc8": (0x0000, 0x1111, 0x2222, 0x3333), "ecl": (0x3210, 0x3211, 0x3222, 0x3333),
@@ -250,8 +262,9 @@ def permuted_by(mode: str, a: Any, b: Any, selector: Any) -> Any:
 
 
 def lookup(a: Any, b: Any, c: Any, table: Any) -> Any:
-    """Return the result of lop3, which looks up each bit in an 8-bit table."""
-    # The index in the table is 4 a + 2 b + c, where a, b and c are the operands' bits.
+    """Return the result of lop3, which computes each bit by a look-up in a table of 8 bits."""
+    # At each bit position, the index in the table is 4 a + 2 b + c, where a, b and c are the bits
+    # of the operands at this position.
     found = np.uint32(0)
     for n in range(8):
         if int(table) >> n & 1:
@@ -275,9 +288,9 @@ def dot_bytes(a: Any, b: Any, c: Any, a_signed: bool, b_signed: bool) -> Any:
 
 
 def dot_halves(a: Any, b: Any, c: Any, high: bool) -> Any:
-    """Return the result of dp2a: c plus the products of two halves of a with two bytes of b.
+    """Return the result of dp2a: c plus the products of the two halves of a with two bytes of b.
 
-    The bytes are the upper bytes of b with `high`, else the lower bytes.
+    With `high`, these are the two upper bytes of b, otherwise the two lower bytes.
     """
     words, parts = (np.int16, np.int8), (np.uint16, np.uint8)
     total = np.asarray(c).astype(np.int64)
@@ -290,16 +303,17 @@ def dot_halves(a: Any, b: Any, c: Any, high: bool) -> Any:
 
 
 def saturated(kind: str, value: Any) -> Any:
-    """Return a value clipped to an integer type; NaN becomes 0."""
+    """Return a value clipped to the range of the integer type `kind`; NaN becomes 0."""
     info = np.iinfo(NUMPY[kind])  # type: ignore[type-var]
     if value.dtype.kind == "f":
         wide = np.where(np.isnan(value), 0.0, value.astype(np.float64))
-        # float64 cannot represent the largest 64-bit integers, so set clipped values at the end.
+        # float64 cannot represent the largest 64-bit integers. So convert only values inside of the
+        # range, and set the clipped values afterwards.
         low = wide <= float(info.min)
         high = wide >= float(info.max)
         inside = np.where(low | high, 0.0, wide)
-        # The conversion through int64 works below 2**63. So convert larger u64 values without their
-        # top bit.
+        # The conversion to int64 works only below 2**63. So subtract 2**63 from larger values
+        # before the conversion, and add 2**63 to the u64 result.
         large = inside >= 2.0**63
         whole = np.where(large, inside - 2.0**63, inside).astype(np.int64).astype(info.dtype)
         if kind == "u64":
@@ -315,10 +329,10 @@ def saturated(kind: str, value: Any) -> Any:
 
 
 def whole(kind: str, value: Any, source: str) -> Any:
-    """Return floats as saturated integers; NaN becomes 0.
+    """Return floats as saturated integers, as cvt does.
 
-    If the result has 64 bits, or 32 bits and the source is f64, NaN becomes the number in which
-    only the top bit is 1.
+    NaN becomes 0, with two exceptions: if the result has 64 bits, or if the result has 32 bits and
+    the source is f64, only the top bit of the result is 1.
     """
     found = saturated(kind, value)
     size = bits_of(kind)
@@ -329,7 +343,10 @@ def whole(kind: str, value: Any, source: str) -> Any:
 
 
 def packed_integers(kind: str, high: Any, low: Any, rest: Any = None) -> Any:
-    """Return the result of cvt.pack, two saturated integers in the low bits and `rest` above."""
+    """Return the result of cvt.pack: `high` and `low` as saturated integers, side by side.
+
+    `low` is in the lowest bits. `rest`, if present, is shifted left and is above `high`.
+    """
     size = bits_of(kind)
     parts = [saturated(kind, v).view(UNSIGNED[size]).astype(np.uint32) for v in (high, low)]
     found = parts[0] << np.uint32(size) | parts[1]

@@ -1,8 +1,9 @@
 """Floating-point types, roundings and conversions of PTX as functions of NumPy arrays.
 
-Registers are unsigned arrays of bits. `read` converts bits to typed values, and `written` converts
-values to bits. PTX does not define some results, such as the sign of a zero or NaN in .relu. For
-these the functions return the results that were measured on an H100 (`tests/golden/ptx_h100.npz`).
+Registers are arrays of bits as unsigned integers. `read` converts these bits to typed values, and
+`written` converts typed values to bits. PTX does not define some results, such as the sign of a
+zero, or the result of .relu for NaN. In these cases the functions return the results that were
+measured on an H100 (`tests/golden/ptx_h100.npz`).
 
 Source: PTX ISA 9.0, 9.7.3 to 9.7.5 (floating point), 9.7.9 (cvt).
 """
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-#: PTX type -> NumPy type of its values. bf16 is computed in float32.
+#: PTX type -> NumPy type of its values. NumPy has no bfloat16, so bf16 values are float32.
 NUMPY: dict[str, type[np.generic]] = {
     "b8": np.uint8, "u8": np.uint8, "s8": np.int8, "b16": np.uint16, "u16": np.uint16,
     "s16": np.int16, "b32": np.uint32, "u32": np.uint32, "s32": np.int32, "b64": np.uint64,
@@ -44,7 +45,7 @@ def bits_of(kind: str) -> int:
 
 
 def read(kind: str, bits: Any) -> Any:
-    """Return the typed values of register bits."""
+    """Convert the bits of a register to values of the type `kind`."""
     if kind == "bf16":
         return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
     wanted = NUMPY[kind]
@@ -56,7 +57,7 @@ def read(kind: str, bits: Any) -> Any:
 
 
 def written(kind: str, value: Any, register: str) -> Any:
-    """Return a value as the bits of a register, extended to its width."""
+    """Convert a value of type `kind` to bits, extended to the width of the type `register`."""
     if register == "pred":
         return value
     value = bf16_bits(value) if kind == "bf16" else value.astype(NUMPY[kind], copy=False)
@@ -65,7 +66,7 @@ def written(kind: str, value: Any, register: str) -> Any:
         return value.view(UNSIGNED[8 * size])
     if value.dtype.kind == "f":
         value = value.view(UNSIGNED[8 * value.dtype.itemsize])
-    # Extend signed values with the sign, and other values with zeros.
+    # Extend signed integers with their sign, and all other values with zeros.
     if value.dtype.kind == "i":
         return value.astype(np.dtype(f"i{size}")).view(UNSIGNED[8 * size])
     return value.astype(UNSIGNED[8 * size])
@@ -75,12 +76,14 @@ def written(kind: str, value: Any, register: str) -> Any:
 
 
 def odd(exact: Any, error: Any) -> Any:
-    """Return `exact` + `error` rounded to odd, which sets the last bit of an inexact result.
+    """Return the sum `exact` + `error` in float64, rounded to odd.
 
-    If the result is rounded again to fewer than 52 bits, it is the correctly rounded exact sum.
+    Rounding to odd chooses the neighbour whose last bit is 1 if the sum is not a float64. If a
+    result is rounded again to fewer than 52 bits, the second result equals the exact sum after one
+    correct rounding.
     """
-    # The bits of a float, as an integer, increase with its magnitude. So adding 1 to the bits makes
-    # the neighbour away from zero.
+    # As an integer, the bits of a float increase with the magnitude of the float. So adding 1 to
+    # the bits makes the neighbour away from zero.
     exact = np.asarray(exact, np.float64)
     bits = exact.view(np.int64)
     fix = (error != 0) & (bits & 1 == 0) & np.isfinite(exact)
@@ -89,8 +92,11 @@ def odd(exact: Any, error: Any) -> Any:
 
 
 def fused(a: Any, b: Any, c: Any) -> Any:
-    """Return a b + c in float64, rounded to odd; the mantissas of a and b have at most 26 bits."""
-    # The product is exact. Knuth's TwoSum computes the rounding error of the sum.
+    """Return a * b + c in float64, rounded to odd.
+
+    The mantissas of a and b must have at most 26 bits.
+    """
+    # The product is exact in float64. Knuth's TwoSum computes the rounding error of the sum.
     product = a.astype(np.float64) * b.astype(np.float64)
     addend = c.astype(np.float64)
     total = product + addend
@@ -100,12 +106,14 @@ def fused(a: Any, b: Any, c: Any) -> Any:
 
 
 def fused32(a: Any, b: Any, c: Any) -> Any:
-    """Return a b + c of float32, rounded once.
+    """Return a * b + c for float32 operands, rounded once.
 
-    A sum that is first rounded to float64 has another result only if the float64 sum is halfway
-    between two float32 numbers, or if the result is subnormal.
+    The fast method rounds the sum to float64, then to float32. Its result can be wrong only if the
+    float64 sum is halfway between two float32 numbers, or if the result is subnormal. In these
+    cases use `fused`.
     """
-    # A sum is halfway if, of the 29 bits that float32 drops, only the first bit is 1.
+    # float32 drops 29 bits of a float64. The sum is halfway between two float32 numbers if only the
+    # first of these bits is 1.
     total = a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
     near = total.astype(np.float32)
     halfway = (total.view(np.int64) & 0x1FFFFFFF) == 0x10000000
@@ -119,7 +127,7 @@ _TINY = np.finfo(np.float32).tiny
 
 
 def _split(a: Any) -> tuple[Any, Any]:
-    """Return two numbers with 26 bits each whose sum is a float64 (Veltkamp)."""
+    """Split a float64 into two numbers of 26 bits each, whose sum is the float64 (Veltkamp)."""
     # The factor is 2**27 + 1.
     spread = a * 134217729.0
     high = spread - (spread - a)
@@ -127,17 +135,17 @@ def _split(a: Any) -> tuple[Any, Any]:
 
 
 def _two_sum(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return (rounded a + b, rounding error) (Knuth)."""
+    """Return (a + b rounded, rounding error of this sum), by Knuth's TwoSum."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def fused64(a: Any, b: Any, c: Any) -> Any:
-    """Return a b + c of float64, rounded once.
+    """Return a * b + c for float64 operands, rounded once.
 
-    Source: Boldo and Melquiond, Emulation of a FMA and correctly rounded sums (2008). Long double
-    computes very large and very small products, because the algorithm fails for these.
+    Source: Boldo and Melquiond, Emulation of a FMA and correctly rounded sums (2008). Very large
+    and very small products are computed in long double, because the algorithm fails for them.
     """
     product = a * b
     size = np.abs(product)
@@ -154,7 +162,7 @@ def fused64(a: Any, b: Any, c: Any) -> Any:
 
 
 def from_odd(value: Any) -> Any:
-    """Return float64 as float32 rounded to odd, so that `bf16_bits` rounds correctly afterwards."""
+    """Round float64 values to float32 by rounding to odd, so that `bf16_bits` rounds correctly."""
     value = np.asarray(value, np.float64)
     near = value.astype(np.float32)
     bits = near.view(np.int32)
@@ -171,7 +179,8 @@ def bf16_bits(value: Any, mode: str = "rn") -> Any:
     """
     bits = np.asarray(value, np.float32).view(np.uint32)
     nan = np.isnan(value)
-    # Add half of the last place, less 1 if the result's last bit is 0, so that ties go to even.
+    # bfloat16 drops the lower 16 bits. Add 0x8000, which is half of the last remaining place, to
+    # round to nearest. If the last remaining bit is 0, add 0x7FFF, so that ties go to even.
     if mode == "rn":
         bits = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
     found = (bits >> np.uint32(16)).astype(np.uint16)
@@ -179,7 +188,7 @@ def bf16_bits(value: Any, mode: str = "rn") -> Any:
 
 
 def flushed(value: Any) -> Any:
-    """Return values in which zeros with the same sign replace subnormal numbers (.ftz)."""
+    """Return values in which each subnormal number is replaced by a zero of its sign (.ftz)."""
     tiny = np.abs(value) < np.finfo(value.dtype).tiny
     return np.where(tiny, np.copysign(value.dtype.type(0), value), value)
 
@@ -193,7 +202,7 @@ def relu(value: Any) -> Any:
 
 
 def saturate01(value: Any) -> Any:
-    """Return a value clipped to 0..1; NaN becomes 0."""
+    """Return a value clipped to the range 0 to 1; NaN becomes 0."""
     kind = value.dtype.type
     return np.where(value > 0, np.minimum(value, kind(1)), kind(0))
 
@@ -216,20 +225,21 @@ def with_nan(found: Any, *values: Any) -> Any:
 
 
 def xor_sign(found: Any, a: Any, b: Any) -> Any:
-    """Return `found` with the exclusive or of the signs of a and b as its sign."""
+    """Return `found` with a new sign: the exclusive or of the signs of a and b."""
     sign = np.where(np.signbit(a) ^ np.signbit(b), -1.0, 1.0).astype(found.dtype)
     return np.copysign(found, sign)
 
 
 def turned(function: Any, a: Any) -> Any:
     """Return the result of sin.approx or cos.approx; `function` is np.sin or np.cos."""
-    # The angle in turns, a / (2 pi), is rounded to float32 first. 0.15915494 is 1 / (2 pi).
+    # First convert the angle to turns, a / (2 pi), and round it to float32. 0.15915494 is
+    # 1 / (2 pi).
     turns = (a * np.float32(0.15915494)).astype(np.float32).astype(np.float64)
     return function(2 * np.pi * (turns - np.rint(turns))).astype(np.float32)
 
 
 def unordered(a: Any, b: Any) -> Any:
-    """Return whether a number of a pair is NaN."""
+    """Return whether a or b is NaN."""
     return np.isnan(a) | np.isnan(b)
 
 
@@ -255,8 +265,8 @@ _F8 = {"e4m3": (4, 3, 448.0), "e5m2": (5, 2, 57344.0)}
 def rounded(value: Any, to: str, mode: str) -> Any:
     """Return values rounded to a float type; bf16 values are returned as float32."""
     if to == "bf16":
-        # Round to float64 and then to float32 by rounding to odd, so that the last step decides the
-        # result.
+        # Integers are rounded to odd in float64, and float64 values are rounded to odd in float32.
+        # So only the last step, the rounding to bfloat16, decides the result.
         wide = np.asarray(value)
         if wide.dtype.kind in "iu":
             near64 = wide.astype(np.float64)
@@ -268,7 +278,7 @@ def rounded(value: Any, to: str, mode: str) -> Any:
         exact, kind = wide.astype(np.float64), np.float32
         if mode == "rn":
             return near
-        # Distance of two neighbouring bfloat16 values in the bits of float32.
+        # The float32 bits of two neighbouring bfloat16 values differ by this number.
         step = np.uint32(1 << 16)
         bits = near.view(np.uint32)
         return _directed(
@@ -320,8 +330,8 @@ def f8_table(kind: str) -> Array:
     value = np.where(
         exponent, (1 + mantissa) * 2.0 ** (exponent - bias), mantissa * 2.0 ** (1 - bias)
     )
-    # e4m3 has no infinity, and its only NaN has all ones after the sign. e5m2 has the infinities
-    # and NaNs of IEEE types.
+    # e4m3 has no infinity, and its only NaN has ones in all bits of exponent and mantissa. e5m2 has
+    # infinities and NaNs like the IEEE types.
     if kind == "e4m3":
         value = np.where(codes & 0x7F == 0x7F, np.nan, value)
     else:
@@ -334,11 +344,11 @@ F8_VALUES = {kind: f8_table(kind) for kind in _F8}
 
 
 def f8_bits(kind: str, value: Any) -> Any:
-    """Return values as codes of e4m3 or e5m2, rounded to nearest even and saturated.
+    """Convert values to codes of e4m3 or e5m2, rounded to nearest even and saturated.
 
     NaN becomes 0x7F.
     """
-    # Codes 0 to 127 are the positive values in ascending order, so bisection finds the code.
+    # Codes 0 to 127 have the positive values in ascending order, so a binary search finds the code.
     values = F8_VALUES[kind][:128]
     most = _F8[kind][2]
     finite = values[np.isfinite(values)].astype(np.float64)
@@ -354,9 +364,10 @@ def f8_bits(kind: str, value: Any) -> Any:
 
 
 def packed(to: str, is_relu: bool, mode: str = "rn") -> Callable[[Any, Any], Any] | None:
-    """Return the function of cvt.*x2.f32 to a packed type, or None for another type.
+    """Return the function that converts two float32 to the packed type `to`, as cvt does.
 
-    The function's first argument becomes the upper half.
+    The first argument of this function becomes the upper half. Return None if `to` is no packed
+    type.
     """
     base = to.removesuffix("x2")
     if base in _F8:
@@ -384,19 +395,19 @@ def packed(to: str, is_relu: bool, mode: str = "rn") -> Callable[[Any, Any], Any
 
 
 def halves(kind: str, bits: Any) -> tuple[Any, Any]:
-    """Return (low value, high value) of a packed register (f16x2, bf16x2)."""
+    """Return (value in the lower half, value in the upper half) of an f16x2 or bf16x2 register."""
     low = read(kind, bits.astype(np.uint16))
     return low, read(kind, (bits >> np.uint32(16)).astype(np.uint16))
 
 
 def joined(kind: str, low: Any, high: Any) -> Any:
-    """Return one packed register with two values."""
+    """Return one packed register that has `low` in the lower half and `high` in the upper half."""
     bits = [written(kind, v, "b16").astype(np.uint32) for v in (low, high)]
     return bits[0] | bits[1] << np.uint32(16)
 
 
 def f8_pair(kind: str, to: str, bits: Any, is_relu: bool) -> Any:
-    """Return two packed 8-bit floats as two packed 16-bit floats."""
+    """Convert a pair of packed 8-bit floats to a pair of packed 16-bit floats."""
     values = F8_VALUES[kind]
     pair = [values[bits & np.uint16(255)], values[bits >> np.uint16(8)]]
     if is_relu:
@@ -407,7 +418,7 @@ def f8_pair(kind: str, to: str, bits: Any, is_relu: bool) -> Any:
 
 
 def to_f8_pair(kind: str, bits: Any, is_relu: bool) -> Any:
-    """Return two packed float16 as two packed 8-bit floats."""
+    """Convert a pair of packed float16 to a pair of packed 8-bit floats."""
     pair = [value.astype(np.float32) for value in halves("f16", bits)]
     if is_relu:
         pair = [relu(value) for value in pair]
@@ -416,11 +427,11 @@ def to_f8_pair(kind: str, bits: Any, is_relu: bool) -> Any:
 
 
 def to_tf32(value: Any, mode: str) -> Any:
-    """Return float32 values as tf32, whose mantissa has 10 bits.
+    """Convert float32 values to tf32, whose mantissa has 10 bits.
 
-    "rna" rounds ties away from zero.
+    The mode "rna" rounds to nearest, with ties away from zero.
     """
-    # tf32 drops the 13 lowest bits, so half of its last place is 0x1000.
+    # tf32 drops the 13 lowest bits of a float32, so 0x1000 is half of the last remaining place.
     bits = np.asarray(value, np.float32).view(np.uint32)
     if mode == "rna":
         bits = bits + np.uint32(0x1000)

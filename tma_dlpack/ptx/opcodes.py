@@ -1,13 +1,15 @@
 """Tables of the instructions that compute a value, one row for each operation with its modifiers.
 
-A row is ``name | operands | result | value``. The value is a Python expression of the typed arrays
-`a`, `b`, `c` and `d`. It may call the functions of `numbers` and `integers`. Each operand and the
-result has a letter for its type: `t` is the instruction's type, `w` the type of twice the width,
-`u` is u32, `p` a predicate, and `r` the untyped bits of the type's width. In a value, ``{t}`` is
-the type, ``{n}`` its NumPy type, ``{w}`` the wider NumPy type, and ``{m}`` the last modifier.
+A row is ``name | operands | result | value``. The columns `operands` and `result` have one letter
+for the type of each operand and of the result: `t` is the instruction's type, `w` is the type of
+twice the width, `u` is u32, `p` is a predicate, and `r` is the untyped bits of the instruction's
+type. The column `value` is a Python expression of the operands `a`, `b`, `c` and `d`, which are
+typed arrays. The expression may call the functions of `numbers` and `integers`. In the expression,
+``{t}`` is the PTX type, ``{n}`` is the NumPy type, ``{w}`` is the NumPy type of twice the width,
+and ``{m}`` is the last modifier.
 
-An instruction with a modifier that has neither a row nor a rule is unknown. Its result is never
-guessed.
+If an instruction has a modifier that no row and no function of this module supports, the
+instruction is unknown. Its result is never guessed.
 
 Source: PTX ISA 9.0, 9.7.1 to 9.7.6 (integers, floating point, comparison, logic), 9.7.9 (cvt).
 """
@@ -31,7 +33,8 @@ __all__ = ["NAMES", "NUMPY", "UNSIGNED", "WIDER", "Value", "bits_of", "compariso
 class Value(NamedTuple):
     """The computation of an instruction, with the types of its operands and of its result.
 
-    `expression` is a Python expression of a, b, c and d. If it is empty, `run` computes the result.
+    `expression` is a Python expression of the operands a, b, c and d. If `expression` is empty, the
+    function `run` computes the result from the operands.
     """
 
     operands: tuple[str, ...]
@@ -53,7 +56,7 @@ NAMES: dict[str, Any] = {
 def _rows(text: str) -> dict[str, tuple[str, str, str]]:
     """Return the rows of a table as name -> (operands, result, value).
 
-    A row may have several names.
+    If a row has several names, each name gets this row.
     """
     found = {}
     for line in text.strip().splitlines():
@@ -115,8 +118,8 @@ lop3 | uuuu | u | lookup(a, b, c, d)
 selp | rrp | r | where(c, a, b)
 """)
 
-#: Floating-point instructions without modifiers. The function `_float` adds the modifiers, and it
-#: also has the expressions of fma and mad.
+#: Floating-point instructions without modifiers. The function `_float` applies the modifiers. It
+#: also has the expressions of fma and mad, which depend on the type.
 FLOAT = _rows("""
 add | tt | t | a + b
 sub | tt | t | a - b
@@ -147,7 +150,8 @@ _MODIFIERS = frozenset(
     ("rn", "ftz", "sat", "relu", "approx", "full", "NaN", "xorsign", "abs", "rz", "rm", "rp")
 )
 
-#: Comparison -> expression. A floating-point comparison that ends in "u" is true for NaN, too.
+#: Comparison -> expression. A floating-point comparison whose name ends in "u", such as "ltu", is
+#: also true if an operand is NaN.
 _COMPARISONS = {
     "eq": "a == b", "ne": "a != b", "lt": "a < b", "le": "a <= b", "gt": "a > b", "ge": "a >= b",
     "lo": "a < b", "ls": "a <= b", "hi": "a > b", "hs": "a >= b",
@@ -168,13 +172,13 @@ def comparison(how: str, kind: str, ftz: bool = False) -> str | None:
 
 
 def is_float(kind: str) -> bool:
-    """Return whether a type is floating point, or has packed floating-point halves."""
+    """Return whether a type is a floating-point type or a pair of floating-point halves."""
     return kind.removesuffix("x2") in ("f16", "bf16", "f32", "f64")
 
 
 @lru_cache(maxsize=4096)
 def value_of(opcode: str, count: int) -> Value | None:
-    """Return the `Value` of an instruction with `count` operands; None if it is unknown.
+    """Return the `Value` of an instruction with `count` operands, or None if it is unknown.
 
     >>> value_of("mul.wide.u32", 2).result
     'u64'
@@ -185,7 +189,7 @@ def value_of(opcode: str, count: int) -> Value | None:
     special = _SPECIAL.get(base)
     if special is not None:
         return special(words, count)
-    # The last type is the type of the instruction. All other words are modifiers.
+    # The last word that is a type is the instruction's type. All other words are modifiers.
     at = next((n for n in range(len(words) - 1, -1, -1) if _is_type(words[n])), -1)
     if at < 0:
         return None
@@ -203,7 +207,7 @@ def _is_type(word: str) -> bool:
 
 
 def _kinds(letters: str, kind: str) -> tuple[str, ...]:
-    """Return the types that letters in a row stand for."""
+    """Return the PTX types for the letters of a row, such as "tu"."""
     wide = WIDER.get(kind, kind)
     of = {"t": kind, "w": wide, "u": "u32", "p": "pred", "r": f"b{bits_of(kind)}"}
     return tuple(of[letter] for letter in letters)
@@ -219,8 +223,8 @@ def _integer(base: str, modifiers: list[str], kind: str, count: int) -> Value | 
         return None
     letters, result, text = row
     mode = modifiers[-1] if modifiers else ""
-    # u16x2 and s16x2 compute each half separately. Instructions on untyped bits, such as selp, move
-    # all bits at once.
+    # For u16x2 and s16x2, compute each half separately. An instruction on untyped bits, such as
+    # selp, moves whole registers.
     if kind.endswith("x2") and "r" not in letters:
         function = _function(text, count)
         return Value(("b32",) * count, "b32", run=partial(each_half, kind[:-2], function))
@@ -239,11 +243,11 @@ def _float(base: str, modifiers: list[str], kind: str, count: int) -> Value | No
         return Value((kind,), "pred", row[2]) if row and count == 1 else None
     letters, _, text = FLOAT[base]
     mode = next((m for m in modifiers if m in ("rz", "rm", "rp")), "rn")
-    # min and max also have a form with three operands.
+    # min and max have two forms: with two operands, as in the table, or with three.
     known = _MODIFIERS.issuperset(modifiers)
     if not known or (count != len(letters) and (base, count) not in (("min", 3), ("max", 3))):
         return None
-    # A directed rounding (.rz, .rm, .rp) needs the exact value.
+    # A directed rounding (.rz, .rm, .rp) needs the exact result, which `_EXACT` computes.
     if mode != "rn":
         if one != "f32" or base not in _EXACT:
             return None
@@ -256,7 +260,8 @@ def _float(base: str, modifiers: list[str], kind: str, count: int) -> Value | No
         }.get(one, f"fused(a, b, c).astype({NUMPY[one].__name__})")
     if base in ("min", "max"):
         text = _least(base, modifiers, count)
-    # .ftz flushes the operands and the result, so apply it in the first and in the last step.
+    # .ftz flushes subnormal operands and subnormal results. So apply .ftz to the operands before
+    # the other modifiers, and to the result after them.
     if "ftz" in modifiers and one == "f32":
         for letter in "abc"[:count]:
             text = _replaced(text, letter, f"flushed({letter})")
@@ -272,8 +277,9 @@ def _float(base: str, modifiers: list[str], kind: str, count: int) -> Value | No
     return Value((kind,) * count, kind, text)
 
 
-#: Instruction -> float64 result for float32 operands, which is exact or rounded to odd. `rounded`
-#: then rounds this result to float32.
+#: Instruction -> expression of its float64 result for float32 operands. The function `rounded`
+#: rounds this result to float32. So the float64 result must be exact, rounded to odd, or close
+#: enough that the direction of the second rounding is right.
 _EXACT = {
     "add": "fused(a, np.float32(1), b)", "sub": "fused(b, np.float32(-1), a)",
     "mul": "a.astype(float64) * b.astype(float64)", "fma": "fused(a, b, c)",
@@ -298,7 +304,8 @@ def _least(base: str, modifiers: list[str], count: int) -> str:
 
 
 def _replaced(text: str, letter: str, by: str) -> str:
-    # Replace the variable `a`, but not the letter a in names such as "np.abs".
+    # Replace only the variable, for example `a`. Do not replace the letter in a name such as
+    # "np.abs".
     return re.sub(rf"(?<![\w.]){letter}(?![\w(])", by, text)
 
 
@@ -306,9 +313,10 @@ def _replaced(text: str, letter: str, by: str) -> str:
 
 
 def _set(words: list[str], count: int) -> Value | None:
-    """Return the `Value` of set, whose result is 0 if a comparison is false.
+    """Return the `Value` of the instruction set.
 
-    If the comparison is true, the result is 1.0 for a float type, else all bits are 1.
+    If the comparison is false, the result is 0. If it is true, the result is 1.0 for a float type,
+    and an integer whose bits are all 1 otherwise.
     """
     words = [word for word in words if word != "ftz"]
     if len(words) != 3 or count != 2:
@@ -358,7 +366,8 @@ _F8 = ("e4m3x2", "e5m2x2")
 
 def _convert(words: list[str], count: int) -> Value | None:
     """Return the `Value` of cvt, including its packed forms."""
-    # The forms are cvt.pack.sat.TO.s32, and cvt.pack.sat.TO.s32.b32 with a third operand.
+    # cvt.pack has two forms: cvt.pack.sat.TO.s32 with two operands, and cvt.pack.sat.TO.s32.b32
+    # with three operands.
     if words[:1] == ["pack"]:
         if words[1:2] != ["sat"] or words[3:4] != ["s32"] or count != len(words) - 2:
             return None
@@ -393,7 +402,10 @@ def _convert(words: list[str], count: int) -> Value | None:
 
 
 def _converter(to: str, source: str, modes: set[str], mode: str) -> Callable[[Any], Any]:
-    """Return the function of a cvt, which rounds to a whole number, clips, and converts."""
+    """Return the function of a cvt.
+
+    It rounds to an integer if the mode is rni, rzi, rmi or rpi, clips if required, and converts.
+    """
     from_float, to_float = is_float(source), is_float(to)
     sat, ftz, is_relu = "sat" in modes, "ftz" in modes, "relu" in modes
     integral = _WHOLE.get(mode)
@@ -418,8 +430,8 @@ def _converter(to: str, source: str, modes: set[str], mode: str) -> Callable[[An
     return run
 
 
-# Instructions with two types. Each function gets the words after the first dot of the opcode, and
-# the number of operands.
+# Instructions with two types -> function that returns their `Value`. The arguments of the function
+# are the words after the first dot of the opcode, and the number of operands.
 _SPECIAL: dict[str, Callable[[list[str], int], Value | None]] = {
     "cvt": _convert, "set": _set, "slct": _slct, "dp4a": partial(_dot, base="dp4a"),
     "dp2a": partial(_dot, base="dp2a"),

@@ -1,9 +1,9 @@
-"""A reader of PTX, which returns the functions of a text with their instructions.
+"""Parser of PTX, which returns the functions of a text with their instructions.
 
-Inline assembly declares names in braces, such as `{ .reg .pred p; LAB_WAIT: ... }`. Such a name
-gets a suffix (`p#12`), so that two copies of one inline assembly have different names. The reader
-keeps unknown instructions unchanged. It skips a function whose braces do not close, and adds the
-function's name to `Module.unread`.
+Inline assembly declares names inside of braces, such as `{ .reg .pred p; LAB_WAIT: ... }`. The
+parser adds a suffix to such a name (`p#12`), so that two copies of one inline assembly have
+different names. The parser accepts unknown instructions. It skips a function if a closing brace is
+missing, and adds the function's name to `Module.unread`.
 
 Source: PTX ISA 9.0, chapters 4 (syntax), 5 (state spaces), 6 (operands), 11.2 (.loc).
 """
@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-#: Source lines of an instruction as (file, line), innermost first. An inlined instruction has
-#: several source lines.
+#: Source lines of an instruction as (file, line). An instruction of an inlined function has several
+#: source lines: its own line first, then the lines of the calls.
 Place = tuple[tuple[str, int], ...]
 
 
@@ -36,13 +36,16 @@ class Instruction:
     writes: list[str] | None = None
 
     def split(self) -> list[str]:
-        """Return the operands; a vector or an address in brackets is one operand."""
+        """Return the texts of the operands; a vector or an address in brackets is one operand."""
         if not _BRACKETS.intersection(self.operands):
             return [word.strip() for word in self.operands.split(",")]
         return [word.strip() for word in _OPERAND.findall(self.operands) if word.strip()]
 
     def address(self, index: int = 0) -> str:
-        """Return the text in a pair of brackets of the operands; "" if there is no such pair."""
+        """Return the text in the pair of brackets number `index`, counted from 0, of the operands.
+
+        Return "" if there is no such pair.
+        """
         found = _IN_BRACKETS.findall(self.operands)
         return found[index] if index < len(found) else ""
 
@@ -63,14 +66,15 @@ class Block:
     """
 
     code: list[Instruction]
-    # Indices of the branch targets, then the index of the next block in the text.
+    # Indices of the branch targets. If the block can continue without a branch, the index of the
+    # next block in the text follows.
     next: list[int] = field(default_factory=list)
     branch: tuple[int, str, bool] | None = None
 
 
 @dataclass
 class Function:
-    """A function with a body; `symbols` maps the names that it declares to state spaces."""
+    """A function with a body; `symbols` maps each name that it declares to a state space."""
 
     name: str
     is_entry: bool
@@ -80,8 +84,8 @@ class Function:
     labels: dict[str, int]
     symbols: dict[str, str]
     parameters: tuple[str, ...]
-    #: Register -> declared type such as "b32". The key "%r<" stands for the registers of
-    #: ".reg .b32 %r<8>".
+    #: Register -> declared type such as "b32". The declaration ".reg .b32 %r<8>" of several
+    #: registers has the key "%r<".
     registers: dict[str, str] = field(default_factory=dict)
     alignments: dict[str, int] = field(default_factory=dict)
 
@@ -107,7 +111,10 @@ class Function:
         return blocks
 
     def _jumps(self, last: Instruction, number: dict[int, int]) -> list[int]:
-        """Return the targets of a branch; all labels for a brx.idx without a known table."""
+        """Return the indices of a branch's target blocks.
+
+        If the table of a brx.idx is not known, return the blocks of all labels.
+        """
         words = last.split()
         if last.opcode.startswith("brx"):
             table = self.symbols.get(words[-1], "") if words else ""
@@ -123,9 +130,10 @@ class Function:
 class Module:
     """The contents of a PTX module.
 
-    `alignments` maps declared names to alignments in bytes. `unsized` has the arrays without a
-    size, which begin at the start of dynamic shared memory. `comments` maps lines to the comments
-    that suppress findings of lint.
+    `alignments` maps declared names to alignments in bytes. `unsized` has the names of the arrays
+    that are declared without a size; they begin at the start of dynamic shared memory. `comments`
+    maps line numbers to the comments that suppress findings of lint. `unread` has the names of the
+    functions that could not be parsed.
     """
 
     functions: tuple[Function, ...]
@@ -137,16 +145,17 @@ class Module:
     unsized: frozenset[str] = frozenset()
 
 
-# A comment "// ..." or "/* ... */", or a string, which may contain the characters of a comment.
+# A comment "// ..." or "/* ... */", or a string. Strings are matched because "//" in a string is no
+# comment.
 _COMMENT = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)|"[^"\n]*"', re.DOTALL)
-#: ".visible .entry name(...)" up to the next brace, the next ";" or the end of the text. So the
-#: search reads each character once. Quantifiers have limits here and below, because a hostile text
-#: could otherwise make the search slow.
+#: ".visible .entry name(...)" up to the next brace, the next ";" or the end of the text. The
+#: pattern reads each character only once. Quantifiers here and below have limits, because otherwise
+#: a hostile text could make the search slow.
 _HEADER = re.compile(
     r"(?<![\w.])((?:\.(?:visible|extern|weak|common)\s{1,9}){0,4}\.(?:entry|func)\b[^{};]*)"
     r"([{};]|\Z)"
 )
-# The name in a header: "f" in ".func (.param .b32 result) f (...)".
+# The name of the function in a header: "f" in ".func (.param .b32 result) f (...)".
 _FUNCTION_NAME = re.compile(
     r"\.(?:entry|func)(?:\s*\.\w+)*\s*(?:\([^()]*\)\s*)?([A-Za-z_$%][\w$]*)"
 )
@@ -163,7 +172,8 @@ _ALIGN = re.compile(r"\.align\s+(\d{1,6})")
 _TYPE = re.compile(r"(?:\.v([248])\s+)?\.[bsuf](8|16|32|64|128)\b")
 # The end of an array declaration without a size, such as "smem[];".
 _UNSIZED = re.compile(r"\[\s*\]\s*;$")
-# A brace, a label "$L1:", a ".loc 1 20 3", or a text up to ";" (a vector in it has braces).
+# A brace, a label "$L1:", a ".loc 1 20 3", or an instruction or declaration up to ";". An
+# instruction may have braces around a vector.
 _STATEMENT = re.compile(
     r"\s*(?:(?P<open>\{)|(?P<close>\})|(?P<label>[A-Za-z_$%][\w$]*)\s*:(?!:)"
     r"|\.loc\s+(?P<loc>\d+\s+\d+\s+\d+[^\n;]*)"
@@ -173,7 +183,8 @@ _STATEMENT = re.compile(
 _INSTRUCTION = re.compile(r"(?:@(!?)\s*([%\w$]+)\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
 _DECLARED = re.compile(r"\.(reg|shared|local|param|branchtargets|global|const)\b(.*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
-# A name that braces may scope. It is no register such as "%r1" and no part of an opcode.
+# A name whose scope may be a pair of braces. It is no register such as "%r1", and no part of an
+# opcode.
 _LOCAL_NAME = re.compile(r"(?<![\w.$%:])[A-Za-z_$%][\w$]*")
 # "inlined_at 1 20 3" in a .loc. The groups are file, line and column of the call.
 _INLINED = re.compile(r"inlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
@@ -183,7 +194,11 @@ _PARAMETER = re.compile(r"\.param\b[^,()]*?([A-Za-z_$%][\w$]*)\s*(?:\[[^\]]*\])?
 
 
 def modules(source: str) -> Iterator[Module]:
-    """Yield the modules of a text; PTX from a binary may have several, each with a .version."""
+    """Yield the modules of a text.
+
+    A text that was extracted from a binary may have several modules. Each module begins with
+    .version.
+    """
     starts = [match.start() for match in _VERSION.finditer(source)][1:]
     line = 0
     for start, end in zip([0, *starts], [*starts, len(source)], strict=True):
@@ -192,14 +207,15 @@ def modules(source: str) -> Iterator[Module]:
 
 
 def parse(source: str, line_before: int = 0) -> Module:
-    """Return the module of a text; `unread` names the functions that cannot be read."""
+    """Parse a text with one module; `line_before` is the number of lines before the text."""
     comments: dict[int, str] = {}
     text = _without_comments(source, comments)
     files = {int(number): name for number, name in _FILE.findall(source)}
     lines = [match.start() for match in re.finditer("\n", text)]
     functions, unread, outside, end = [], [], [], 0
     for header in _HEADER.finditer(text):
-        # Skip a declaration without a body, and a header inside of the body that was read last.
+        # Skip a declaration without a body. Also skip a header inside of the body of the previous
+        # function.
         if header[2] != "{" or header.start() < end:
             continue
         outside.append(text[end : header.start()])
@@ -233,11 +249,13 @@ def alignment(declaration: str) -> int:
 
 
 def _without_comments(source: str, comments: dict[int, str]) -> str:
-    """Return the text with blanks for comments and strings; add suppressions to `comments`.
+    """Return the text without the contents of comments and strings.
 
-    The newlines stay, so that line numbers do not change.
+    Add the comments that suppress findings to `comments`. The newlines stay, so that line numbers
+    do not change.
     """
-    # Position and line of the last suppression, so that each newline is counted once.
+    # `at` is [position, line] of the last suppression. The next line number is counted from there,
+    # so that each newline is counted only once.
     at = [0, 1]
 
     def blank(match: re.Match[str]) -> str:
@@ -257,11 +275,11 @@ def _name(header: str) -> str:
 
 
 class _Reader:
-    """Reader of one function's body, with its state."""
+    """Parser of the body of one function."""
 
     def __init__(self, files: dict[int, str]) -> None:
         self.files = files
-        # One dict for each open brace: declared name -> name with its suffix.
+        # One dictionary for each open brace: declared name -> name with a suffix.
         self.scopes: list[dict[str, str]] = [{}]
         self.opened = 0
         self.code: list[Instruction] = []
@@ -269,14 +287,19 @@ class _Reader:
         self.symbols: dict[str, str] = {}
         self.registers: dict[str, str] = {}
         self.alignments: dict[str, int] = {}
-        # (file, line, column) of a .loc -> its source lines. A later inlined_at refers to them.
+        # (file, line, column) of a .loc -> source lines of the .loc. A later .loc refers to these
+        # source lines with inlined_at.
         self.places: dict[tuple[str, ...], Place] = {}
         self.place: Place = ()
-        # Branches whose label may be declared later, with the scopes at the branch.
+        # Branches with the scopes at the branch. Their labels may be declared later, so the labels
+        # are looked up at the end of the function.
         self.waiting: list[tuple[Instruction, list[dict[str, str]]]] = []
 
     def locate(self, loc: str) -> None:
-        """Read a .loc; its line 0 means "no line", so the previous line stays."""
+        """Parse a .loc, which sets the source lines of the next instructions.
+
+        Line 0 means "no line". In this case, do not change the source lines.
+        """
         words = loc.split(None, 3)
         file, line, column = words[0], words[1], words[2].rstrip(",")
         if line == "0" or max(len(file), len(line)) > _MOST_DIGITS:
@@ -297,7 +320,8 @@ class _Reader:
 
     def declare(self, name: str) -> str:
         """Add a name to the innermost scope, and return the name with its suffix."""
-        # Names outside of inner braces need no suffix. nvcc's labels such as "$L1" are unique.
+        # A name needs no suffix if it is declared outside of inner braces, or if it is a label of
+        # nvcc such as "$L1", because these labels are unique.
         if len(self.scopes) == 1 or name.startswith("$"):
             return name
         return self.scopes[-1].setdefault(name, f"{name}#{self.opened}")
@@ -306,7 +330,7 @@ class _Reader:
         declared = _DECLARED.match(text) if text[0] == "." else None
         if declared:
             space, rest = declared.groups()
-            # In "$L: .branchtargets a, b;" the label is the name of the table.
+            # In "$L: .branchtargets a, b;", the label "$L" is the name of the table.
             if space == "branchtargets":
                 self.symbols[next(reversed(self.labels), "")] = " ".join(_NAME.findall(rest))
             elif space == "reg":
@@ -344,16 +368,19 @@ class _Reader:
             code.operands = next((s[name] for s in reversed(scopes) if name in s), name)
 
 
-# Maximum number of source lines of one instruction.
+# Maximum number of source lines that are stored for one instruction.
 _MOST_INLINED = 24
-# Maximum number of digits in the number of a file and in the number of a line.
+# Maximum number of digits of a file number and of a line number.
 _MOST_DIGITS = 9
 
 
 def _function(
     text: str, header: re.Match[str], line: int, files: dict[int, str]
 ) -> tuple[Function | None, int]:
-    """Return (function, position after it); the function is None if its braces do not close."""
+    """Return (function, position after the function).
+
+    The function is None if a closing brace is missing.
+    """
     reader, at = _Reader(files), header.end()
     line += text.count("\n", header.start(1), at)
     while match := _STATEMENT.match(text, at):
@@ -362,7 +389,7 @@ def _function(
         kind = match.lastgroup
         if kind == "text":
             statement = match["text"]
-            # The next kernel begins inside of this body, so a brace is missing.
+            # If a kernel begins inside of this body, a closing brace of the body is missing.
             if ".entry" in statement and _HEADER.match(text, start):
                 return None, start
             if statement:

@@ -1,12 +1,13 @@
-"""The values of a function's registers that its PTX determines.
+"""The values of a function's registers, as far as the PTX of the function determines them.
 
-A value is a sum of terms and a constant. A term is a symbol with a factor. A symbol is a shared
-array, `%tid.x`, a parameter, or an operation on other values. Equal computations in two registers
-are one symbol. A register that is loaded from memory, or that several instructions write, is a
-symbol of its own. Such a symbol is valid until the next write of the register (`Symbol.registers`).
+A value is a sum of terms and a constant. A term is the product of a symbol and a factor. A symbol
+is a shared array, `%tid.x`, a parameter, or an operation on other values. If two registers have
+equal computations, they have one symbol. A register that is loaded from memory, or that several
+instructions write, is a symbol of its own. Such a symbol is valid until the next write of the
+register (`Symbol.registers`).
 
 A predicate is a condition that a value is inside or outside of an interval. For example, conditions
-show that each path of `if (thread == 0) { store; commit; wait }` with a store has a wait, too.
+prove that in `if (thread == 0) { store; commit; wait }` each path with the store has the wait, too.
 """
 
 from __future__ import annotations
@@ -22,27 +23,29 @@ from itertools import count
 from tma_dlpack.ptx.parse import Function, Instruction, Module
 
 Term = tuple["Symbol", int]
-#: A sum: (terms in the order of their symbols, constant).
+#: A sum: (terms in the order of their symbols' numbers, constant).
 Value = tuple[tuple[Term, ...], int]
-#: A test of a sum of terms: (terms, low, high, whether the sum is inside of [low, high]).
+#: A condition on a sum of terms: (terms, low, high, True if the sum is inside of [low, high] or
+#: False if it is outside).
 Condition = tuple[tuple[Term, ...], int, int, bool]
 #: (Conditions that hold if a predicate is true, conditions that hold if it is false).
 _Truth = tuple[tuple[Condition, ...], tuple[Condition, ...]]
 
-#: Values of symbols in one thread. Loop counters have their value in the first iteration.
+#: Symbol -> its value in one thread. Loop counters have their values of the first iteration.
 Known = dict["Symbol", Value]
 
-# Maximum number of terms of a sum, of nested operations, and of registers that the search for a
-# value follows.
+# Maximum number of terms of a sum, of operations that are nested in each other, and of registers
+# that are followed in the search for a value.
 _MOST_TERMS, _MOST_DEPTH, _MOST_WRITES = 12, 64, 16
 _NONE: Value = (), 0
 _HUGE = 1 << 64
-#: Bytes between the assumed addresses of shared arrays. The low 18 bits of such an address are 0.
-#: So an array's address does not change the bits of a matrix descriptor, which contains the low 18
-#: bits of an address. The addresses are also aligned for every swizzle.
+#: Number of bytes between the addresses that are assumed for shared arrays. The low 18 bits of each
+#: assumed address are 0. A matrix descriptor contains the low 18 bits of an address, so the assumed
+#: address of an array does not change them. The assumed addresses are aligned for every swizzle.
 APART = 1 << 18
-#: Special register that differs between the threads of a block -> (largest value, function of
-#: %tid.x that returns the value in the thread with %tid.y = %tid.z = 0).
+#: Special register whose value depends on the thread in the block -> (largest value, function). The
+#: argument of the function is %tid.x, and the result is the register's value in the thread with
+#: this %tid.x and with %tid.y = %tid.z = 0.
 _OF_THREAD: dict[str, tuple[int, Callable[[int], int]]] = {
     "%tid.x": (1023, lambda t: t),
     "%tid.y": (1023, lambda t: 0),
@@ -55,7 +58,7 @@ _OF_THREAD: dict[str, tuple[int, Callable[[int], int]]] = {
 
 @dataclass(eq=False, slots=True)
 class Symbol:
-    """An unknown part of a value: an operation `op` on `arguments`, or a name in `op`."""
+    """An unknown part of a value: the operation `op` on `arguments`, or a name without any."""
 
     number: int  #: Number of the symbol in the order of creation. Terms are sorted by it.
     op: str
@@ -68,7 +71,10 @@ class Symbol:
     kind: str = "b64"  #: Type in which `op` computes, a letter and the number of bits.
 
     def at(self, thread: int, known: Known) -> Value:
-        """Return the symbol's value in the thread with this %tid.x; unknown parts stay symbols."""
+        """Return the symbol's value in the thread with %tid.x = `thread`.
+
+        Parts of the value that are not known remain symbols.
+        """
         if self not in known:
             known[self] = self._at(thread, known)
         return known[self]
@@ -77,7 +83,8 @@ class Symbol:
         itself = _value(self)
         if self.op in _OF_THREAD:
             return (), _OF_THREAD[self.op][1](thread)
-        # "shfl" is a shuffle from lane 0, so return the value in the first thread of the warp.
+        # "shfl" is a shuffle from lane 0, so return the argument's value in the first thread of the
+        # warp.
         if self.op == "shfl":
             leader = thread // 32 * 32
             value = at_thread(self.arguments[0], leader, known if leader == thread else {})
@@ -93,8 +100,9 @@ class Symbol:
         return (), computed(self.op, self.kind, a, b)
 
 
-#: Operation -> function of two numbers and the width of their type in bits (PTX ISA 9.0, 9.7.1 and
-#: 9.7.8). Shifts are clamped. PTX does not specify a division by zero, whose result is 0 here.
+#: Operation -> function of (left operand, right operand, width of their type in bits) (PTX ISA 9.0,
+#: 9.7.1 and 9.7.8). Shifts by the width or more are clamped. PTX does not specify the result of a
+#: division by zero; here it is 0.
 COMPUTED: dict[str, Callable[[int, int, int], int]] = {
     "and": lambda a, b, bits: a & b,
     "or": lambda a, b, bits: a | b,
@@ -129,14 +137,17 @@ def in_range(number: int, kind: str) -> int:
 
 
 def computed(op: str, kind: str, a: int, b: int) -> int:
-    """Return the result of an operation, wrapped to the signed type of the same width."""
+    """Return the result of an operation of type `kind`, wrapped to a signed type of this width."""
     shift = b if op in ("shl", "shr") else in_range(b, kind)
     result = COMPUTED[op](in_range(a, kind), shift, int(kind[1:]))
     return in_range(result, "s" + kind[1:])
 
 
 def _gathered(terms: Iterable[Term]) -> tuple[Term, ...]:
-    """Return the terms with one term for each symbol, sorted by number; omit factors of 0."""
+    """Return the sum of terms as one term for each symbol, sorted by the number of the symbol.
+
+    Omit terms whose factor is 0.
+    """
     factors: dict[Symbol, int] = {}
     for symbol, factor in terms:
         factors[symbol] = factors.get(symbol, 0) + factor
@@ -147,7 +158,7 @@ def _gathered(terms: Iterable[Term]) -> tuple[Term, ...]:
 
 
 def at_thread(value: Value, thread: int, known: Known) -> Value:
-    """Return the value in a thread, with known values instead of symbols."""
+    """Return a value in the thread with %tid.x = `thread`; replace the symbols that are known."""
     terms, constant = value
     if not terms:
         return value
@@ -157,9 +168,9 @@ def at_thread(value: Value, thread: int, known: Known) -> Value:
 
 
 def put_in(value: Value, known: Known, kept: frozenset[str]) -> Value | None:
-    """Return the value with known values instead of symbols.
+    """Return a value in which the symbols of `known` are replaced by their values.
 
-    The result is None if another symbol depends on a register that is not in `kept`.
+    Return None if a remaining symbol depends on a register that is not in `kept`.
     """
     terms, constant = value
     if any(s not in known and s.registers - kept for s, _ in terms):
@@ -183,10 +194,11 @@ def contradicts(a: Condition, b: Condition) -> bool:
     """Return whether two conditions on one value cannot both be true."""
     if a[0] != b[0]:
         return False
-    # The value would have to be in two disjoint intervals.
+    # If both conditions are intervals, they contradict if the intervals are disjoint.
     if a[3] and b[3]:
         return a[2] < b[1] or b[2] < a[1]
-    # The value would have to be in an interval that the other condition excludes.
+    # If one condition is an interval and the other excludes an interval, they contradict if the
+    # first interval is inside of the excluded interval.
     if a[3] != b[3]:
         inner, hole = (a, b) if a[3] else (b, a)
         return hole[1] <= inner[1] and inner[2] <= hole[2]
@@ -195,7 +207,10 @@ def contradicts(a: Condition, b: Condition) -> bool:
 
 @lru_cache(maxsize=1 << 14)
 def holds_at(condition: Condition, thread: int) -> bool:
-    """Return whether a condition can be true in a thread; it can if its value is unknown."""
+    """Return whether a condition can be true in the thread with %tid.x = `thread`.
+
+    If the value is not known in this thread, the condition can be true.
+    """
     return holds_of(condition, at_thread((condition[0], 0), thread, {}))
 
 
@@ -223,8 +238,8 @@ def _minus(value: Value) -> Value:
 class Values:
     """The values of all registers of a function, and the conditions of its predicates.
 
-    `of` maps registers with a single write to values. `predicates` maps a predicate register to
-    (conditions that hold if it is true, conditions that hold if it is false).
+    `of` maps registers that a single instruction writes to values. `predicates` maps a predicate
+    register to (conditions that hold if it is true, conditions that hold if it is false).
     """
 
     module: Module
@@ -241,23 +256,24 @@ class Values:
         for names in targets:
             for name in names:
                 self.writes[name] = self.writes.get(name, 0) + 1
-        #: Assumed addresses of the shared arrays, at multiples of `APART`.
+        #: Symbol of a shared array -> address that is assumed for the array, a multiple of `APART`.
         self.bases: Known = {}
-        #: Register with two writes -> number that the first write assigns.
+        #: Register with two writes -> constant that the first write assigns.
         self._firsts: dict[str, int] = {}
         #: Register with several writes -> its writes as (line, value or None if unknown).
         self._definitions: dict[str, list[tuple[int, Value | None]]] = {}
         self._resolved: dict[tuple[str, int], Value | None] = {}
-        #: Register with several writes -> value, valid from the last write to the next label.
+        #: Register with several writes -> value that the last write assigned. The entries are
+        #: removed at the next label.
         self._current: dict[str, Value] = {}
-        #: Symbol that is 1 if a predicate is true, else 0 -> conditions of the predicate.
+        #: Symbol that is 1 if a predicate is true and 0 otherwise -> conditions of this predicate.
         self._truths: dict[Symbol, _Truth] = {}
         starts = {*self.function.labels.values()}
         for place, (code, names) in enumerate(zip(self.function.code, targets, strict=True)):
             if place in starts:
                 self._current.clear()
             if names:
-                # An instruction with missing operands writes an unknown value.
+                # If operands of an instruction are missing, the value that it writes is unknown.
                 with suppress(IndexError):
                     self._read(code, names)
         self._current.clear()
@@ -267,7 +283,10 @@ class Values:
         return self.branch(code.guard, code.negated) if code.guard else ()
 
     def branch(self, guard: str, negated: bool) -> tuple[Condition, ...]:
-        """Return the conditions that hold if a predicate is true (false with `negated`)."""
+        """Return the conditions that hold if the predicate `guard` is true.
+
+        With `negated`, return the conditions that hold if it is false.
+        """
         if guard not in self.predicates:
             return (_is(self._register(guard), int(not negated)),)
         return self.predicates[guard][negated]
@@ -297,12 +316,12 @@ class Values:
     def first_turn(
         self, value: Value, line: int, kept: frozenset[str], comes: Callable[[int], bool]
     ) -> Known:
-        """Return the values of registers with several writes when a line is first executed.
+        """Return the values that registers with several writes have when a line is first executed.
 
-        Use the last write above the line that the thread reaches (`comes`). A compiler sets the
-        counters of a loop above the loop. It also places the loop for the remainder above an
-        unrolled loop. So this write is the last one that is executed before the line. The `kept`
-        registers stay symbols.
+        For each register, use the last write above the line that the thread reaches (`comes`).
+        A compiler initialises the counters of a loop above the loop, and it places the loop for the
+        remainder above the unrolled loop. So the last write above the line is the last write that
+        is executed before the line. Registers in `kept` remain symbols.
         """
         found: Known = {}
         self._resolved.clear()
@@ -329,7 +348,8 @@ class Values:
             return None
         key = name, at
         if key not in self._resolved:
-            # A register may depend on itself, so its value is None while it is computed.
+            # The computation of a register's value may need the value of the same register. Set the
+            # result to None first, so that the recursion ends.
             self._resolved[key] = None
             above, value = writes[at]
             if value is not None:
@@ -343,21 +363,24 @@ class Values:
         return self._resolved[key]
 
     def counts(self, name: str) -> bool:
-        """Return whether a register is a loop counter, set once and then only changed by steps."""
+        """Return whether a register is a loop counter.
+
+        A loop counter has at most one write that sets it. All other writes add a step to it.
+        """
         writes = [value for _, value in self._definitions.get(name, [])]
         register = self._register(name)
         steps = [value for value in writes if value and (register, 1) in value[0]]
         return len(writes) - len(steps) <= 1 and bool(steps)
 
     def stable(self, value: Value, line: int) -> frozenset[str]:
-        """Return the registers that a value depends on, without the counters of loops."""
+        """Return the registers that a value depends on, except loop counters."""
         found: set[str] = set()
         seen: set[str] = set()
         work = [(name, line) for name in registers(value[0])]
         while work and len(seen) < _MOST_WRITES:
             name, line = work.pop()
             writes = self._definitions.get(name, [])
-            # A write of a counter adds a number to the counter, for example add %r1, %r1, 1.
+            # A loop counter has a write that adds a step to it, for example add %r1, %r1, 1.
             steps = any((self._register(name), 1) in (of or _NONE)[0] for _, of in writes)
             at = bisect_left(writes, line, key=lambda write: write[0]) - 1
             if name in seen:
@@ -394,7 +417,8 @@ class Values:
         key = (op, name, kind, *arguments)
         found = self._symbols.get(key)
         if found is None:
-            # A too deeply nested operation becomes "unknown", which limits work and recursion.
+            # If operations are nested too deeply, the symbol becomes "unknown". This limits the
+            # work and the depth of recursion.
             inner = [symbol for terms, _ in arguments for symbol, _ in terms]
             depth = 1 + max((symbol.depth for symbol in inner), default=0)
             deep = depth > _MOST_DEPTH
@@ -426,15 +450,16 @@ class Values:
         if code.opcode.startswith(("setp", "elect")) or code.opcode.endswith(".pred"):
             self._read_predicate(code, words)
         elif not code.guard and (len(names) == 1 or code.opcode.startswith("shfl")):
-            # In nvcc's code shfl writes a value and a predicate. The predicate is ignored.
+            # nvcc writes shfl with two destinations, a value and a predicate. Ignore the predicate.
             value = self._computed(code.opcode, words)
             if value is not None:
                 self.of[name] = value
 
     def _read_one_of_several(self, code: Instruction, name: str, words: list[str]) -> None:
-        """Record a write of a register with several writes.
+        """Record a write of a register that several instructions write.
 
-        After the pair `x = 0; @p mov x, 1`, also record that x is 1 if p is true, else 0.
+        If two writes are `mov x, 0; @p mov x, 1`, also record that x is 1 if p is true and 0
+        otherwise.
         """
         value = self._computed(code.opcode, words)
         self._current.pop(name, None)
@@ -454,14 +479,18 @@ class Values:
         self._definitions.setdefault(name, []).append(definition)
 
     def _truth(self, symbol: Symbol, predicate: str, swapped: bool = False) -> None:
-        """Record that a symbol is 1 if a predicate is true, else 0; `swapped` swaps 1 and 0."""
+        """Record that a symbol is 1 if a predicate is true and 0 if it is false.
+
+        With `swapped`, the symbol is 0 if the predicate is true and 1 if it is false.
+        """
         true, false = self.predicates[predicate]
         self._truths[symbol] = (false, true) if swapped else (true, false)
         symbol.registers = frozenset().union(*(registers(c[0]) for c in (*true, *false)))
 
     def _read_predicate(self, code: Instruction, words: list[str]) -> None:
         head = code.opcode.split(".")
-        # A target "%p1|%p2" is two predicates. For elect.sync it is a register and a predicate.
+        # The destination "%p1|%p2" of setp has two predicates. The destination "%r1|%p1" of
+        # elect.sync has a register and a predicate.
         target = words[0].split("|")
         if head[0] == "elect":
             symbol = self._symbol("elect", (self.operand(words[-1]),), high=1)
@@ -475,8 +504,9 @@ class Values:
             self.predicates[words[0]] = self.predicates[words[1]]
         elif head[0] in ("and", "or") and len(words) == 3:
             a, b = self._known(words[1]), self._known(words[2])
-            # If "a and b" is true, all conditions of a and of b hold. If "a and b" is false, either
-            # may be false, so only the condition on the symbol itself holds.
+            # If "a and b" is true, all conditions of a and all conditions of b hold. If "a and b"
+            # is false, it is not known which of a and b is false, so record only that the symbol
+            # is 0. For "a or b", true and false are swapped.
             key = tuple((c[0], c[1]) for side in (*a, *b) for c in side[:1])
             symbol = self._symbol(head[0] + ".pred", key, high=1)
             yes, no = _is(symbol, 1), _is(symbol, 0)
@@ -495,7 +525,8 @@ class Values:
     def _compare(self, name: str, head: list[str], words: list[str]) -> None:
         """Record the condition of a setp.
 
-        A comparison with a number tests an interval. Any other ordered comparison is a symbol.
+        An equality, or an ordered comparison with a constant, tests an interval. An ordered
+        comparison of two variables becomes a symbol.
         """
         how, kind = head[1], head[-1]
         if kind[0] == "f" or len(head) != 3:
@@ -503,7 +534,8 @@ class Values:
         a, b = self.operand(words[1]), self.operand(words[2])
         if not b[0] and _KIND.fullmatch(kind):
             b = (), in_range(b[1], kind)
-        # "a cmp b" is "a - b cmp 0", so the interval of `terms` ends at -constant.
+        # Compare a - b, which is the sum of `terms` and `constant`, with 0. So `terms` is compared
+        # with -constant.
         terms, constant = _gathered((*a[0], *_minus(b)[0])), a[1] - b[1]
         if not terms:
             return
@@ -514,9 +546,11 @@ class Values:
                 return
         if terms[0][1] < 0 and how in ("eq", "ne"):
             terms, constant = _minus((terms, constant))
-        # An unsigned a is at least 0, so the interval begins where a is 0.
+        # For an unsigned type, a is at least 0. So the interval begins at the value of `terms` for
+        # which a is 0.
         at, bottom = -constant, -a[1] if kind[0] in "ub" else -_HUGE
-        # The difference of two variables may wrap, so it has no interval.
+        # The difference of two variables may wrap around, so an ordered comparison of two variables
+        # is no interval.
         if b[0] and how not in ("eq", "ne"):
             order = {"lt": "lt", "ge": "lt", "gt": "gt", "le": "gt"}.get(how[:2])
             symbol = self._symbol("compare", (a, b), order or how, high=1)
@@ -551,7 +585,8 @@ class Values:
             return self._sum(_NONE, _minus(args[0]), bits)
         if op == "not":
             return self._binary("xor", kind, args[0], ((), -1))
-        # A bfi with constant position and length is part | (other & ~mask).
+        # If position and length of a bfi are constants, the result is the or of the shifted part of
+        # the first operand and the kept part of the second operand.
         if op == "bfi" and not args[2][0] and not args[3][0] and 0 <= args[2][1] < bits:
             mask = (1 << min(args[3][1] & 0xFF, bits)) - 1
             part = self._binary("and", kind, args[0], ((), mask))
@@ -571,7 +606,7 @@ class Values:
             return self._product(args[0], ((), 1 << args[1][1]), bits)
         if op == "shfl" and "idx" in head and len(args) >= 2 and args[1] == ((), 0):
             return _value(self._symbol("shfl", (args[0],), high=_high(args[0])))
-        # A selp of 1 and 0 is the predicate as a number.
+        # A selp that selects between 1 and 0 converts a predicate to a number.
         if op == "selp" and words[-1] in self.predicates and {*args[:2]} == {((), 0), ((), 1)}:
             key = tuple((c[0], c[1]) for side in self.predicates[words[-1]] for c in side[:1])
             symbol = self._symbol("truth", key, str(args[0][1]), high=1)
@@ -582,7 +617,8 @@ class Values:
     def _binary(self, op: str, kind: str, a: Value, b: Value) -> Value:
         if not a[0] and not b[0]:
             return (), computed(op, kind, a[1], b[1])
-        # If the sign does not change the result's bits, u32 and s32 share one symbol.
+        # For most operations the bits of the result do not depend on the signedness of the type. So
+        # use one symbol for u32 and s32.
         if op not in _SIGN_MATTERS:
             kind = "b" + kind[1:]
         return _value(self._symbol(op, (a, b), high=_bound(op, a, b), kind=kind))
@@ -600,7 +636,7 @@ _SIGN_MATTERS = ("shr", "div", "rem", "min", "max", "mul.hi")
 
 
 def _wrapped(terms: Iterable[Term], bits: int) -> tuple[Term, ...]:
-    """Return the terms with factors wrapped to signed `bits` bits; omit factors of 0."""
+    """Return the terms with each factor wrapped to a signed integer of `bits` bits; omit zeros."""
     factors = ((symbol, in_range(factor, f"s{bits}")) for symbol, factor in terms)
     return tuple(term for term in factors if term[1])
 
@@ -611,7 +647,7 @@ def _narrow(value: Value, kind: str) -> Value:
 
 
 def _converted(value: Value, head: list[str]) -> Value:
-    """Return a value after mov or cvt; a constant is wrapped to the signed result type."""
+    """Return a value after mov or cvt; wrap a constant to the signed type of the result's width."""
     source, target = head[-1], head[-2] if head[0] == "cvt" else head[-1]
     if value[0] or not _KIND.fullmatch(source) or not _KIND.fullmatch(target):
         return value
@@ -623,7 +659,7 @@ _UNSIGNED = {"lo": "lt", "hs": "ge", "ls": "le", "hi": "gt"}
 
 
 def _high(value: Value) -> int | None:
-    """Return an upper bound of a value that is never negative; None if it is unknown."""
+    """Return an upper bound of a value if it is never negative, or None if no bound is known."""
     high = value[1]
     for symbol, factor in value[0]:
         if symbol.high is None or factor < 0:
@@ -633,7 +669,7 @@ def _high(value: Value) -> int | None:
 
 
 def _bound(op: str, a: Value, b: Value) -> int | None:
-    """Return an upper bound of an operation's result; None if it is unknown."""
+    """Return an upper bound of an operation's result if it is never negative, or None."""
     if op == "and":
         return min((x[1] for x in (a, b) if not x[0] and x[1] >= 0), default=None)
     high = _high(a)
@@ -654,7 +690,7 @@ _SPECIAL = re.compile(
     r"dynamic_smem_size|total_smem_size|aggr_smem_size|is_explicit_cluster|lanemask_\w+)(?:\.[xyz])?$"
 )
 _REGISTER = re.compile(r"[%A-Za-z_$][\w.$#]*")
-#: Prefixes of instructions that read their first operand and write no register.
+#: Prefixes of instructions that write no register, so their first operand is no destination.
 _WRITES_NOTHING = (
     "st.", "st ", "red", "bar", "barrier", "bra", "brx", "ret", "exit", "trap", "cp.", "fence",
     "membar", "prefetch", "stmatrix", "tensormap", "wgmma.", "tcgen05", "griddepcontrol",
@@ -687,10 +723,10 @@ def _written(code: Instruction) -> list[str]:
 
 
 def number_of(text: str) -> int | None:
-    """Return the value of a PTX integer such as ``-12``, ``0x1F``, ``7U``; None for other text."""
+    """Return the value of a PTX integer such as ``-12``, ``0x1F`` or ``7U``, or None."""
     found = _WHOLE.fullmatch(text)
     return int(found[1], 0) if found else None
 
 
-#: An integer constant of at most 64 bits. PTX has no longer constants (ISA 9.0, 4.5.1).
+#: An integer constant. PTX constants have at most 64 bits (ISA 9.0, 4.5.1).
 _WHOLE = re.compile(r"(-?(?:0[xX][0-9a-fA-F]{1,16}|0[bB][01]{1,64}|[1-9][0-9]{0,19}|0))U?")

@@ -1,10 +1,15 @@
-"""Shared parts of public classes and functions: module, pictures, signatures, torch.compile.
+"""Decorators and base classes that public classes and functions share.
 
-The package imports this module before all others, because it begins with the handling of Ctrl-C
-while the command line starts: it ends without a traceback. Importing NumPy alone takes a tenth of a
-second, and Python prints a traceback if an import is interrupted.
+The decorators set a class's module, copy signatures, and prevent torch.compile from tracing a
+function. The base class `Drawn` shows pictures in notebooks.
 
-Classes that users see get `@public`, so that tracebacks and `help()` say `tma_dlpack`.
+`tma_dlpack` imports this module before all other modules, because this module also handles Ctrl-C
+during the start of the command line. Importing NumPy alone takes 0.1 s, and Python would print a
+traceback if Ctrl-C interrupted an import. Until `raise_as_usual` is called, Ctrl-C ends the command
+line without a traceback.
+
+A public class has the decorator `@public`, so that tracebacks and `help()` show `tma_dlpack` as its
+module.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from itertools import pairwise
 
 
 def is_program(words: Sequence[str]) -> bool:
-    """Whether Python was started for the command line of this package.
+    """Return whether Python was started for the command line of this package.
 
     >>> is_program(["python", "-m", "tma_dlpack", "demo"]), is_program(["python", "-m", "pytest"])
     (True, False)
@@ -30,13 +35,13 @@ IS_PROGRAM = is_program(sys.orig_argv)
 
 
 def end_at_once() -> None:
-    """Let Ctrl-C end the process, until `raise_as_usual` is called."""
+    """Make Ctrl-C end the process without a traceback, until `raise_as_usual` is called."""
     if IS_PROGRAM and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def raise_as_usual() -> None:
-    """Let Ctrl-C raise KeyboardInterrupt again, which `main` and running commands handle."""
+    """Make Ctrl-C raise KeyboardInterrupt again, which `main` and some commands handle."""
     if IS_PROGRAM and signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -56,19 +61,20 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
-#: Class name -> module and function that make its HTML, imported when the first picture is shown.
-#: Higher packages fill it, so that this package need not know them.
+#: Class name -> (module, function). The function makes the HTML of an instance. The module is
+#: imported when the first picture is shown. The packages that define the pictures fill this dict,
+#: so that this package does not import them.
 PICTURES: dict[str, tuple[str, str]] = {}
 
 
 def public(kind: C) -> C:
-    """Set the module of a class to the package, for tracebacks, pickles and help()."""
+    """Set the module of a class to `tma_dlpack`, for tracebacks, pickles and help()."""
     kind.__module__ = "tma_dlpack"
     return kind
 
 
 def public_in(room: str) -> Callable[[C], C]:
-    """Set the module of a result class to the room from which users import it."""
+    """Return a decorator that sets the module of a class to `room`, from which users import it."""
 
     def named(kind: C) -> C:
         kind.__module__ = room
@@ -78,14 +84,14 @@ def public_in(room: str) -> Callable[[C], C]:
 
 
 def imported_later(room: str, modules: Mapping[str, Collection[str]]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a room that imports each name when it is first asked for.
+    """Return a function ``__getattr__`` for a module, which imports each name on first access.
 
     Parameters
     ----------
     room : str
-        The module whose names they are.
+        The module that gets the function, and whose attributes are imported.
     modules : dict
-        Module -> the names that it defines, and the names of modules in it.
+        Module -> the names that this module defines, and the names of its submodules.
     """
 
     def of_room(name: str) -> Any:
@@ -103,23 +109,24 @@ def imported_later(room: str, modules: Mapping[str, Collection[str]]) -> Callabl
 
 
 class Drawn:
-    """Base of the classes that notebooks show as a picture."""
+    """Base class of the classes that notebooks show as a picture."""
 
     __slots__ = ()
 
     def _repr_html_(self) -> str:
-        drawn = (kind.__name__ for kind in type(self).__mro__)  # a subclass is drawn as its base
+        # A subclass without a picture of its own has the picture of its base class.
+        drawn = (kind.__name__ for kind in type(self).__mro__)
         module, function = next(PICTURES[name] for name in drawn if name in PICTURES)
         html: str = getattr(importlib.import_module(module), function)(self)
         return html
 
 
 class lazy(Generic[T]):  # noqa: N801 # a decorator
-    """As ``functools.cached_property``, but without its lock.
+    """A variant of ``functools.cached_property`` without a lock.
 
-    Up to Python 3.11, `cached_property` holds a lock while it computes. If the process forks at
-    that time, nobody releases the lock in the child. Without a lock, two threads may compute the
-    value at the same time; both get the value that is kept.
+    Up to Python 3.11, `cached_property` holds a lock while it computes the value. If the process
+    forks at that time, no thread of the child releases the lock. Without a lock, two threads may
+    compute the value at the same time; then both return the value that was stored first.
 
     >>> class Tile:
     ...     @lazy
@@ -138,22 +145,24 @@ class lazy(Generic[T]):  # noqa: N801 # a decorator
 
     def __get__(self, instance: Any, owner: type) -> T:
         if instance is None:
-            return self  # type: ignore[return-value] # what documentation looks at
+            return self  # type: ignore[return-value] # for tools that read the docstring
         value = self.function(instance)
         kept: T = instance.__dict__.setdefault(self.name, value)  # atomic
         return kept
 
 
 class computed_later:  # noqa: N801 # as `lazy`
-    """An attribute that is computed on first use by a function that its instance got.
+    """An attribute whose value is computed on first use, by a function that the instance has.
 
-    The function may be of a room below the room of the class: an error of `tables` gets its
-    violations from `checks` when its text is read.
+    The function may be defined in a package that the module of the class cannot import. For
+    example, an error class of `tables` gets its violations from a function of `checks`, when its
+    text is read.
 
     Parameters
     ----------
     source : str
-        The item of the instance's ``__dict__`` with the function, which takes no arguments.
+        The key in the instance's ``__dict__`` under which the function is stored. The function has
+        no parameters.
 
     Examples
     --------
@@ -175,7 +184,7 @@ class computed_later:  # noqa: N801 # as `lazy`
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:
             return self
-        known = instance.__dict__  # which several threads may read at once
+        known = instance.__dict__  # several threads may read the attribute at the same time
         find = known.get(self.source)
         if find is not None:
             known[self.name] = find()
@@ -187,7 +196,7 @@ class computed_later:  # noqa: N801 # as `lazy`
 
 # -- torch.compile ---------------------------------------------------------------------------------
 
-#: The text that torch adds if it must not leave the graph (``fullgraph=True``).
+#: The text that torch adds to its error if it must not leave the graph (``fullgraph=True``).
 REASON = (
     "a graph has no addresses; make maps and read their numbers before the compiled function, or "
     "inside of a torch.library.custom_op such as those of tma_dlpack.torch_ops"
@@ -195,10 +204,10 @@ REASON = (
 
 
 def untraced(function: F) -> F:
-    """Let torch.compile end its graph before a call of this function.
+    """Make torch.compile end its graph before a call of this function.
 
-    torch may still trace functions that it calls. This is enough for functions without tensors or
-    arrays in their arguments and results, and costs nothing.
+    torch may still trace the functions that this function calls. The decorator adds no run time,
+    and is enough for a function that has no tensors or arrays in its arguments and results.
 
     >>> untraced(lambda x: x)(3)
     3
@@ -210,9 +219,9 @@ def untraced(function: F) -> F:
 
 @untraced
 def _stop() -> tuple[Callable[[Any], Any], Any] | None:
-    """Stop tracing in this thread.
+    """Stop torch.compile's tracing in this thread.
 
-    Return the arguments of `_go_on`, or None if nothing is traced.
+    Return the argument of `_go_on`, or None if torch.compile is not loaded.
     """
     if "torch._dynamo.eval_frame" not in sys.modules:
         return None
@@ -229,9 +238,9 @@ def _go_on(stopped: tuple[Callable[[Any], Any], Any]) -> None:
 def opaque(function: F) -> F:
     """Make torch.compile run a function and its callees without tracing.
 
-    torch.compile ends its graph before the call, and compiles nothing until the function returns,
-    as with ``torch.compiler.disable``, but without importing torch. The TypeError for an unknown
-    keyword names the parameter that it means.
+    torch.compile ends its graph before the call, and compiles nothing until the function returns.
+    ``torch.compiler.disable`` has the same effect, but would import torch. In addition, the
+    TypeError for an unknown keyword suggests the parameter that the caller probably meant.
 
     >>> @opaque
     ... def make(x, oobfill): ...
@@ -244,8 +253,8 @@ def opaque(function: F) -> F:
     def called(*args: Any, **keywords: Any) -> Any:
         stopped = None
         try:
-            # Inside of `try`, because torch.compile, which is given this call too, skips a function
-            # that leaves its graph there.
+            # torch.compile may also trace `called` itself. `_stop` is called inside of `try`,
+            # because torch.compile skips a function that ends the graph inside of a `try`.
             stopped = _stop()
             return function(*args, **keywords)
         except TypeError:
@@ -262,7 +271,8 @@ def opaque(function: F) -> F:
 
 # -- signatures ------------------------------------------------------------------------------------
 
-#: What people write for a parameter: a line has our name, the driver's, and others for the same.
+#: Names that people write for a parameter. Each line has this package's name, the driver's name,
+#: and other names for the same parameter.
 _SYNONYMS = tuple(
     line.split()
     for line in """
@@ -283,12 +293,12 @@ _SYNONYMS = tuple(
     global_address address
     """.strip().splitlines()
 )
-#: Arguments of im2col maps alone.
+#: Arguments that only im2col maps have.
 _OF_IM2COL = frozenset(
     ("pixel_box_lower_corner", "pixel_box_upper_corner", "channels_per_pixel", "pixels_per_column",
      "kernel_size", "padding", "dilation", "stride")
 )  # fmt: skip
-#: The order and unit of parameters that one may get wrong.
+#: The order and unit of parameters that are easily confused.
 _ORDER = {
     "box_sizes": " (row-major)",
     "elem_strides": " (row-major)",
@@ -302,9 +312,9 @@ _ORDER = {
 
 
 def _explained(function: Callable[..., Any], keywords: dict[str, Any]) -> TypeError | None:
-    """Return Python's TypeError for an unknown keyword, with the parameter that it means.
+    """Return Python's TypeError for an unknown keyword, with the parameter that it probably means.
 
-    The function must not take any keyword (``**keywords``).
+    Return None if no keyword is unknown. The function must not have a parameter ``**keywords``.
     """
     names = inspect.signature(function).parameters.keys()
     unknown = [word for word in keywords if word not in names]
@@ -323,7 +333,7 @@ def _meant(word: str, names: Collection[str]) -> str | None:
     for synonyms in _SYNONYMS:
         if word in synonyms and (meant := set(names).intersection(synonyms)):
             return min(meant)
-    import difflib  # a millisecond that only a wrong name needs
+    import difflib  # this import takes a millisecond, and only a wrong name needs it
 
     near = difflib.get_close_matches(word, names, n=1, cutoff=0.75)
     return near[0] if near else None
@@ -332,10 +342,11 @@ def _meant(word: str, names: Collection[str]) -> str | None:
 def with_arguments_of(
     model: Callable[P, object],
 ) -> Callable[[Callable[[Any, dict[str, Any]], R]], Callable[P, R]]:
-    """Copy the signature of `model` to a function, except the return type.
+    """Return a decorator that copies the signature of `model`, except the return type.
 
-    The function itself has two parameters: the first argument, and a dict of all others, by name,
-    with the defaults filled in. Wrong calls raise the same TypeError as with the signature in full.
+    The decorated function itself has two parameters: the first argument, and a dict with all other
+    arguments by name, defaults included. A wrong call raises the TypeError that Python would raise
+    if the function were defined with the whole signature.
 
     >>> def make(x, size=1, *, mode="a"): ...
     >>> @with_arguments_of(make)
@@ -380,7 +391,7 @@ def with_arguments_of(
 
 
 class OfMany(Protocol[P, R_co]):
-    """A function with the options of another, for many tensors."""
+    """A function of many tensors that has the options of a function of one tensor."""
 
     def __call__(self, tensors: Iterable[Any], *args: P.args, **keywords: P.kwargs) -> R_co: ...
 
@@ -388,7 +399,9 @@ class OfMany(Protocol[P, R_co]):
 def with_options_of(
     model: Callable[Concatenate[Any, P], object],
 ) -> Callable[[Callable[[Any, dict[str, Any]], R]], OfMany[P, R]]:
-    """Return a function of `tensors` the signature of `model`, except the first parameter.
+    """Return a decorator that copies the parameters of `model` to a function, except the first.
+
+    The first parameter keeps the name that the decorated function has for it: `tensors`.
 
     >>> def make(x, size=1): ...
     >>> @with_options_of(make)
@@ -406,7 +419,10 @@ def with_options_of(
 def _raise_as_python(
     model: Callable[..., object], name: str, names: dict[str, str], *args: Any, **keywords: Any
 ) -> NoReturn:
-    """Raise Python's TypeError for arguments that do not fit `model`, with other names."""
+    """Raise Python's TypeError for arguments that do not fit the signature of `model`.
+
+    In the text, `name` replaces the name of `model`, and `names` replaces names of parameters.
+    """
     try:
         model(*args, **{names.get(word, word): value for word, value in keywords.items()})
     except TypeError as error:

@@ -1,8 +1,9 @@
-"""`suggest`: boxes, swizzles and L2 fetch sizes for a tile, best first.
+"""`suggest`, which lists boxes, swizzles and L2 fetch sizes for a tile, best first.
 
-`tile_suggestions.py` has `suggest` and its result, and `reasons.py` has the sentences of the
-result. `tile_choices.py` finds the boxes and swizzles that a reader can read. `speeds.py` ranks
-them by measured tables, one per GPU (``python tests/bench tiles`` prints such a table).
+`tile_suggestions.py` has `suggest` and its result. `reasons.py` makes the sentences of the result.
+`tile_choices.py` finds the boxes and swizzles that the tile's reader, such as wgmma, can use.
+`speeds.py` ranks the boxes by measured tables, one per GPU. ``python tests/bench tiles`` prints
+such a table.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Sentences on why a box is or is not suggested, and on similar tiles that would work.
+"""Sentences that explain why a box is or is not suggested, and which similar tiles would work.
 
 `Suggestion.reasons` and `Suggestions.reasons` call these functions when they are first read.
 """
@@ -19,7 +19,7 @@ from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.errors import Finding, Violation
 from tma_dlpack.tables.targets import INNER_BYTES
 
-# Bytes that a warp loads with one instruction. For fewer bytes, TMA is slower than plain loads.
+# Bytes that a warp loads with one instruction. A tile of fewer bytes loads faster with plain loads.
 FEW_BYTES = WARP * 16
 # Share of a memcpy's speed below which a choice is called slow.
 SLOW = 0.7
@@ -28,7 +28,7 @@ Reasons = tuple[str, ...]
 
 
 def of_choice(choice: BoxChoice, wanted: SuggestRequest) -> Reasons:
-    # The order: copies, split, descriptor, speed, gaps, and rules that the arguments switch off.
+    # Sentences in this order: copies, split, descriptor, speed, gaps, rules that are switched off.
     target = wanted.target
     each = "one copy fills the tile" if choice.copies == 1 else f"{choice.copies} copies fill it"
     reasons = [f"{each}: box {choice.arguments['box_sizes']} with swizzle {choice.swizzle.name}"]
@@ -93,10 +93,15 @@ _PERMUTE = re.compile(
 
 
 def _for_tile(text: str, wanted: SuggestRequest) -> str:
-    """Return a sentence with the argument names of `suggest`: `tile`, and `major` if permuted."""
+    """Rewrite a fix of `make_tma_descriptor` as a fix of `suggest`.
+
+    `box_sizes` becomes `tile`. A permutation that exchanges K with M or N also needs another
+    `major`.
+    """
     text = text.replace("box_sizes=", "tile=")
     shape, strides = wanted.view.shape, wanted.view.strides
-    # The innermost dimension must be the second to last one, and the permutation makes it the last.
+    # Only a tensor whose second to last dimension has stride 1 needs another `major`, because the
+    # permutation makes this dimension the last one.
     contiguous = [d for d, n in enumerate(shape) if n > 1 and strides[d] == 1]
     if wanted.reader in (None, "threads") or contiguous[-1:] != [len(shape) - 2]:
         return text  # a permutation would not exchange K with M or N
@@ -110,8 +115,11 @@ def _for_tile(text: str, wanted: SuggestRequest) -> str:
 
 
 def if_needless(wanted: SuggestRequest) -> Callable[[], Reasons] | None:
-    """Return a function that explains why TMA should not copy this tile; None if it should."""
-    # In bits, because a row of a 4-bit type may have half a byte.
+    """Return a function that explains why TMA should not copy this tile.
+
+    Return None if TMA should copy the tile.
+    """
+    # Row sizes are in bits, because a row of a 4-bit type may end in the middle of a byte.
     tile, bits = wanted.tile, wanted.bits
     row_bits, lines = tile[-1] * bits, math.prod(tile[:-1])
     if row_bits % (INNER_BYTES * 8):
@@ -163,7 +171,10 @@ def of_too_large(wanted: SuggestRequest, tile_bytes: int) -> Reasons:
 
 
 def of_not_read(wanted: SuggestRequest, violations: Sequence[Violation], may_fit: bool) -> Reasons:
-    """Return the nearest tiles that work; if there are none, why the first box was refused."""
+    """Return the nearest tiles that work.
+
+    If no tile works, return the violations of the first box that was refused.
+    """
     reader = wanted.reader
     who = f"{reader} cannot read it" if reader else "no box is accepted"
     tile = wanted.tile
@@ -171,8 +182,8 @@ def of_not_read(wanted: SuggestRequest, violations: Sequence[Violation], may_fit
         below, above = _nearest(wanted, d)
         works = [near for near in (below, above) if near is not None]
         if works:
-            # "no multiple of 64" is a cause only if both neighbours show the step, or if the step
-            # is at most twice the step of the search.
+            # `step` divides every extent that works. "no multiple of `step`" is a cause only if a
+            # smaller and a larger extent work, or if `step` is at most twice the search's step.
             step = math.gcd(*(near[d] for near in works))
             is_cause = tile[d] % step and (len(works) == 2 or step <= 2 * _unit(wanted, d))
             multiple = f", no multiple of {step}" if is_cause else ""
@@ -206,11 +217,15 @@ def _works(wanted: SuggestRequest, tile: tuple[int, ...]) -> bool:
 def _nearest(
     wanted: SuggestRequest, d: int
 ) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
-    """Return the nearest smaller and larger tile that works, by the extent of one dimension."""
+    """Return the nearest smaller tile and the nearest larger tile that work.
+
+    The tiles differ from the wanted tile only in the extent of dimension `d`. None means that no
+    such tile was found.
+    """
     tile, unit = wanted.tile, _unit(wanted, d)
     if not isinstance(wanted.access, str):
-        return None, None  # the access function is for this tile only
-    # Both ranges have multiples of `unit`, without the tile itself.
+        return None, None  # the access function holds only for this tile
+    # Both ranges have only multiples of `unit`, and not the extent of the tile itself.
     begin = tile[d] // unit * unit
     downward = range(begin if begin < tile[d] else begin - unit, 0, -unit)
     upward = range(begin + unit, begin + (MAX_TRIES + 1) * unit, unit)
@@ -236,5 +251,8 @@ def _smaller(wanted: SuggestRequest) -> tuple[int, ...] | None:
 
 
 def _unit(wanted: SuggestRequest, d: int) -> int:
-    """Return the step between extents: 16 bytes along a row, and the 8 rows of a swizzle atom."""
+    """Return the step between the extents that are tried, in elements.
+
+    The step is 16 bytes along a row. In other dimensions the step is 8, the rows of a swizzle atom.
+    """
     return INNER_BYTES * 8 // wanted.bits if d == len(wanted.tile) - 1 else 8

@@ -1,14 +1,14 @@
-"""Measured speeds of copies by box, one table per card, by which `suggest` ranks its choices.
+"""Tables of the measured speeds of boxes, one table per GPU, by which `suggest` ranks boxes.
 
-``python tests/bench tiles`` prints a table. Its boxes copy whole tensors of 256 MiB, each box with
-its fastest pipeline. A speed is the median over several tensors: with rows of 4 to 16 KiB for the
-H200 (two runs), and of 2, 6 and 16 KiB for the H100. To add a card, save the printed table as a
-file in cards/, and add the file's name to `CARDS`.
+``python tests/bench tiles`` prints a table. The bench copies whole tensors of 256 MiB with each
+box, and uses the pipeline that is fastest for the box. A speed is the median over several tensors:
+with rows of 4 to 16 KiB for the H200 (two runs), and with rows of 2, 6 and 16 KiB for the H100. To
+add a GPU, save the printed table as a file in cards/, and add the file's name to `CARDS`.
 
-tests/gpu/test_suggest_on_gpu.py tests the tables on other tensors. The H200's table passed five
-runs of five: none of 30 choices was more than 3 % slower than the best choice. The H100's table
-passed five runs of five on one card. On another card, one choice of 30 was 3 to 7 % slower than the
-best choice in each run (2026-11-23).
+tests/gpu/test_suggest_on_gpu.py tests the tables on other tensors. In a run that passes, none of 30
+choices is more than 3 % slower than the best choice. The H200's table passed five runs of five. The
+H100's table passed five runs of five on one card. On another card, one choice of 30 was 3 to 7 %
+slower than the best choice in each run (2026-11-23).
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from typing import TypeVar
 from tma_dlpack import driver
 from tma_dlpack.dlpack import Device
 
-#: Speeds by alignment of lines, bytes of a line, spans, and number of lines. An entry has the
-#: shares of a memcpy's speed with an L2 fetch size of none, 128 and 256 bytes.
+#: Nested dicts, whose keys from the outside in are: alignment of lines, bytes of a line, number of
+#: spans, number of lines. An entry has three shares of a memcpy's speed: with an L2 fetch size of
+#: none, of 128 bytes and of 256 bytes.
 Shares = dict[int, dict[int, dict[int, dict[int, tuple[float, ...]]]]]
 T = TypeVar("T")
 
@@ -42,11 +43,12 @@ class Card:
         Bytes of the smallest copy that is not limited by the rate at which a thread issues copies.
         A smaller copy takes the same time.
     table : str
-        Each row begins with the alignment of the tensor's lines (32 bytes, which is the unit of
-        memory transfers, or only 16), the number of spans side by side in one copy (split_inner; 1
-        for a plain box), and the bytes of a line of the box. Each column is a number of lines of
-        the box. Each cell has the shares of a memcpy's speed, in thousandths: without L2 promotion,
-        with 128 and with 256 bytes.
+        The measured shares. Each row begins with three numbers. The first is the alignment of the
+        tensor's lines: 32 bytes, which is the unit of memory transfers, or only 16. The second is
+        the number of spans side by side in one copy: 1 for a plain box, more with `split_inner`.
+        The third is the bytes of a line of the box. Each column is for a number of lines of the
+        box. Each cell has three shares of a memcpy's speed, in thousandths: without L2 promotion,
+        with 128 bytes and with 256 bytes.
     """
 
     name: str
@@ -55,7 +57,7 @@ class Card:
     table: str
 
     def shares(self, begin: int, spans: int, line_bytes: int, lines: int) -> tuple[float, ...]:
-        """Return the shares measured for this box, or else for the next smaller one.
+        """Return the shares measured for this box, or else for the next smaller measured box.
 
         >>> none, bytes128, bytes256 = CARDS[0].shares(32, 1, 128, 64)
         >>> none > 0.85
@@ -66,7 +68,10 @@ class Card:
 
 
 def _at_most(of: Mapping[int, T], most: int) -> T:
-    """Return the value of the largest key up to `most`; of the smallest key if all are larger."""
+    """Return the value of the largest key that is not above `most`.
+
+    If every key is above `most`, return the value of the smallest key.
+    """
     below = [key for key in of if key <= most]
     return of[max(below) if below else min(of)]
 
@@ -75,7 +80,7 @@ def _at_most(of: Mapping[int, T], most: int) -> T:
 def _parsed(table: str) -> Shares:
     heads, *rows = (line.split() for line in table.strip().splitlines())
     shares: Shares = {}
-    # A row: "32  1  128 866/862/881 ...". A cell of dashes was not measured.
+    # A row is such as "32  1  128 866/862/881 ...". A cell of dashes means "not measured".
     for begin, spans, width, *cells in rows:
         of_width = shares.setdefault(int(begin), {}).setdefault(int(width), {})
         of_lines = of_width.setdefault(int(spans), {})
@@ -86,9 +91,10 @@ def _parsed(table: str) -> Shares:
 
 
 def card_of(device: Device) -> tuple[Card, str | None]:
-    """Return the card that ranks a tensor's boxes, and the GPU's name if it has no table.
+    """Return the card whose table ranks a tensor's boxes, and the GPU's name if it has no table.
 
-    The first card ranks the boxes of host memory, and those of a GPU without a table.
+    For host memory and for a GPU without a table, the card is the first entry of `CARDS`. The name
+    is None for host memory and for a GPU with a table.
     """
     name = _gpu_of(device)
     own = next((card for card in CARDS if card.name == name), None)
@@ -96,20 +102,23 @@ def card_of(device: Device) -> tuple[Card, str | None]:
 
 
 def is_measured(device: Device) -> bool:
-    """Return whether `CARDS` has the tensor's GPU; False for a GPU that is not in this machine."""
+    """Return whether `CARDS` has a table of the tensor's GPU.
+
+    False for a GPU that is not in this machine, because its name is unknown.
+    """
     name = _gpu_of(device)
     return any(card.name == name for card in CARDS)
 
 
 def _gpu_of(device: Device) -> str | None:
-    """Return a GPU's name; None for the host, and for a GPU that is not in this machine."""
+    """Return a GPU's name; None for host memory, and for a GPU that is not in this machine."""
     devices = driver.status().devices
     is_here = not device.is_host and device.device_id < len(devices)
     return devices[device.device_id].name if is_here else None
 
 
 def _read(name: str) -> Card:
-    """Read a card's file, which has lines `name: value`, an empty line, and the table."""
+    """Read a card's file, which has lines ``name: value``, then an empty line, then the table."""
     text = (Path(__file__).parent / "cards" / f"{name}.txt").read_text(encoding="utf-8")
     head, table = text.split("\n\n")
     about = dict(line.split(": ") for line in head.splitlines())

@@ -1,8 +1,8 @@
-"""Boxes and swizzles that fill a tile and that its reader can read, with the cost of each.
+"""The search for boxes and swizzles that fill a tile and that the tile's reader can use.
 
 `make_tma_descriptor` decides whether a box is accepted. The rules of `matrix_descriptor`,
-`ldmatrix_addresses` and `bank_conflicts` decide whether the reader can read the box. This module
-has no rules of its own, and makes no text for a box that is not suggested.
+`ldmatrix_addresses` and `bank_conflicts` decide whether the reader, such as wgmma, can read the
+box. This module has no rules of its own, and makes no error texts for the boxes that it drops.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ from tma_dlpack.tables.targets import (
 from tma_dlpack.tensor_map.map import TensorMap
 
 #: A choice counts as fast if it has at least this share of the fastest choice's speed. The first
-#: number allows for the noise of a measurement. The second number is for a GPU that was not
-#: measured, and allows for the difference between GPUs.
+#: number allows for the noise of a measurement. The second number is for a GPU without a measured
+#: table, and allows for the difference between GPUs.
 AS_FAST, AS_FAST_ELSEWHERE = 0.99, 0.97
-#: A choice is left out if another has fewer bank conflicts and at least this share of its speed.
+#: A choice is dropped if another choice has fewer bank conflicts, and has at least this share of
+#: the dropped choice's speed.
 WORTH_FEWER_CONFLICTS = 0.85
-# In the order of `Card.shares`.
+# The order is the order of the shares that `Card.shares` returns.
 _L2 = (TmaL2FetchSize.none, TmaL2FetchSize.bytes128, TmaL2FetchSize.bytes256)
 _SWIZZLES = (
     TmaSwizzle.bytes128,
@@ -53,7 +54,7 @@ _SWIZZLES = (
     TmaSwizzle.none,
 )
 
-#: Index of the element of the tile that a thread reads; None for an idle thread.
+#: Index in the tile of the element that a thread reads; None for an idle thread.
 Place = tuple[int, ...] | None
 #: The defaults of `make_tma_descriptor`.
 DEFAULTS: dict[str, Any] = {
@@ -74,12 +75,12 @@ class SuggestRequest:
     reader : str or None
     major : {"K", "MN"}
     access : str or tuple of Place
-        A pattern, or the element that each thread reads.
+        The name of a pattern, or the element that each thread of a warp reads.
     card : Card
         The card whose speeds rank the choices.
     options : dict
-        data_type, rules, allow and target, if given. `allow` also has the rules of libcu++ that the
-        tensor breaks and that the driver does not have.
+        The options data_type, rules, allow and target that the caller passed. `allow` also has the
+        rules that the tensor breaks and that only libcu++ has, not the driver.
     extents : tuple of int
         Extents of the tensor, in the units of boxes.
     bits : int
@@ -88,9 +89,9 @@ class SuggestRequest:
         Alignment of the tensor's lines in bytes: 32, which is the unit of memory transfers, or only
         16.
     stages : int
-        Number of tiles in shared memory at a time.
+        Number of tiles in shared memory at the same time.
     room : int
-        Bytes of shared memory that all stages may take.
+        Bytes of shared memory that all stages together may use.
     target : Target
     """
 
@@ -109,8 +110,9 @@ class SuggestRequest:
     target: Target = DEFAULT_TARGET
 
     def map_of(self, **arguments: Any) -> TensorMap:
-        """Make a map as `make_tma_descriptor` does; raise with every violation."""
-        # With a tensor, the C extension makes the map; a view without a tensor needs the slow path.
+        """Make a map as `make_tma_descriptor` does; raise an error with every violation."""
+        # `make_tma_descriptor` needs a tensor, and uses the fast C extension. `make_view` also
+        # works for a view without a tensor.
         if self.view.owner is not None:
             owner: Any = self.view.owner
             return make_tma_descriptor(owner, **self.options | arguments)
@@ -131,31 +133,31 @@ class SuggestRequest:
 
     @property
     def tile_bytes(self) -> int:
-        """Bytes of the tile, without gaps that it may have in shared memory."""
+        """Bytes of the tile, without the gaps that it may have in shared memory."""
         return -(-math.prod(self.tile) * self.bits // 8)
 
 
 @dataclass(frozen=True, slots=True)
 class BoxChoice:
-    """A box that is accepted and that the reader can read, and its costs.
+    """A box that `make_tma_descriptor` accepts and that the reader can read, with its costs.
 
     Attributes
     ----------
     arguments : dict
         Arguments of `make_tma_descriptor`.
     box : tuple of int
-        Box of the map, row-major; a split map has one dimension more than the tensor.
+        Box of the map, row-major. A map with `split_inner` has one dimension more than the tensor.
     swizzle : TmaSwizzle
     line_bytes : int
-        Bytes of a line of the box; of a span if the map is split.
+        Bytes of a line of the box. If the map is split, a line is one span.
     tx_bytes, smem_bytes, smem_alignment : int
         Bytes and alignment of one copy.
     copies : int
         Number of copies that fill the tile.
     speed : float
-        Share of a memcpy's speed.
+        Measured speed of the copies, as a share of a memcpy's speed.
     conflicts : int or None
-        Degree of the reader's bank conflicts; None if nobody reads the tile.
+        Degree of the reader's bank conflicts. None if there is no reader.
     descriptor : MatrixDescriptor or None
         Descriptor of the first copy, for wgmma and tcgen05.
     """
@@ -174,23 +176,23 @@ class BoxChoice:
 
     @property
     def all_bytes(self) -> int:
-        """Bytes of shared memory of all copies; each starts at a multiple of `smem_alignment`."""
+        """Bytes of shared memory of all copies, each aligned to `smem_alignment`."""
         return self.copies * -(-self.smem_bytes // self.smem_alignment) * self.smem_alignment
 
     @property
     def cost(self) -> tuple[float, ...]:
-        """Sort key among choices of equal speed: copies, shared memory, conflicts, simplicity."""
-        # Plain rows are the simplest. Among swizzles, the widest one is the most usual.
+        """Sort key of choices with equal speed: copies, shared memory, conflicts, simplicity."""
+        # A box without a swizzle is the simplest. Among swizzles, the widest is the most usual.
         swizzle = (self.swizzle != TmaSwizzle.none, -self.swizzle)
         return self.copies, self.all_bytes, self.conflicts or 0, len(self.box), *swizzle
 
 
 class Refused(NamedTuple):
-    """The reason why a box is refused or cannot be read, and the other boxes with this reason.
+    """The reason why a box is refused or cannot be read, and which other boxes it also excludes.
 
-    `alike` names these boxes: "kind" means every box with the same swizzle and `split_inner`,
-    "width" means every box of this kind and width, and "box" means only this box. `violations`
-    makes the text.
+    `alike` is "kind" if the reason holds for every box with the same swizzle and `split_inner`,
+    "width" if it holds for every such box of the same width, and "box" if it holds only for this
+    box. Calling `violations` makes the error texts.
     """
 
     violations: Callable[[], tuple[Violation, ...] | list[Violation]]
@@ -198,7 +200,7 @@ class Refused(NamedTuple):
 
 
 def choices(wanted: SuggestRequest) -> tuple[list[BoxChoice], list[Refused]]:
-    """Return the first readable box of each kind, and the refusals of the boxes before it.
+    """Return the first box of each kind that the reader can read, and the refusals before it.
 
     A kind is a swizzle with or without `split_inner`.
     """
@@ -208,7 +210,7 @@ def choices(wanted: SuggestRequest) -> tuple[list[BoxChoice], list[Refused]]:
     for swizzle, split in itertools.product(_SWIZZLES, (False, True)):
         if instruction is not None and swizzle not in instruction.layout_types:
             continue
-        # Widths that the reader cannot read with any number of lines.
+        # The widths that the reader cannot read at any number of lines.
         unread: set[int] = set()
         for box in _cuts(wanted, swizzle, split):
             if box[-1] in unread:
@@ -226,13 +228,13 @@ def choices(wanted: SuggestRequest) -> tuple[list[BoxChoice], list[Refused]]:
 
 
 def best_first(wanted: SuggestRequest, found: list[BoxChoice]) -> list[BoxChoice]:
-    """Sort choices by speed; choices that count as fast are sorted by their other costs."""
+    """Sort choices by speed. Choices that count as fast are sorted by `BoxChoice.cost`."""
     fast = wanted.as_fast * max(choice.speed for choice in found)
     return sorted(found, key=lambda choice: (-min(choice.speed, fast), *choice.cost))
 
 
 def without_needless_conflicts(found: list[BoxChoice]) -> list[BoxChoice]:
-    """Remove choices if another choice has fewer bank conflicts and is nearly as fast."""
+    """Drop each choice for which another choice has fewer bank conflicts and is nearly as fast."""
     return [
         one
         for one in found
@@ -262,7 +264,7 @@ def _choice(
         tensor_map, arguments = _made(wanted, arguments)
     except TmaPreconditionError as error:
         violations = error.violations
-        # A violation of another argument holds for every box of the kind.
+        # A violation of another argument than `box_sizes` excludes every box of this kind.
         of_box = all(v.argument == "box_sizes" for v in violations)
         return Refused(lambda: violations, "box" if of_box else "kind")
     reading = READERS[wanted.reader](wanted, tensor_map)
@@ -286,7 +288,7 @@ def _choice(
 
 
 def _made(wanted: SuggestRequest, arguments: dict[str, Any]) -> tuple[TensorMap, dict[str, Any]]:
-    """Make the map; allow a box that is larger than the tensor, as the driver does."""
+    """Return the map and its arguments, in which `allow` permits a box larger than the tensor."""
     beyond = any(n > m for n, m in zip(arguments["box_sizes"], wanted.extents, strict=True))
     if beyond and wanted.options.get("rules") != "driver":
         allowed = *wanted.options.get("allow", ()), "BOX_IN_SHAPE"
@@ -297,7 +299,7 @@ def _made(wanted: SuggestRequest, arguments: dict[str, Any]) -> tuple[TensorMap,
 def begin_of(view: TensorView) -> int:
     """Return the alignment of a tensor's lines in bytes: 32 or 16."""
     steps = [stride * view.dtype.itemsize_bits // 8 for stride in view.strides[:-1]]
-    # A tensor on the host is copied to the GPU, so its own address does not matter.
+    # A host tensor must be copied to the GPU before a kernel uses it, so its address is ignored.
     address = 0 if view.device.is_host else view.address
     return 16 if math.gcd(32, address, *steps) % 32 else 32
 
@@ -306,11 +308,11 @@ def begin_of(view: TensorView) -> int:
 
 
 def _cuts(wanted: SuggestRequest, swizzle: TmaSwizzle, split: bool) -> Iterator[tuple[int, ...]]:
-    """Return equal boxes that fill the tile; the boxes with the fewest copies are first."""
+    """Yield the boxes whose copies fill the tile exactly, in order of increasing copies."""
     bits = wanted.bits
     span = (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) * 8 // bits
     widest = MAX_BOX if swizzle is TmaSwizzle.none else min(span, MAX_BOX)
-    # A split box has two or more spans in a row; another box has a row of one span or less.
+    # A row of the box has two or more spans with `split_inner`, and at most one span without it.
     *outer, inner = wanted.tile
     if split:
         widths = [n for n in _divisors(inner, span * MAX_BOX) if n % span == 0 and n > span]
@@ -322,7 +324,7 @@ def _cuts(wanted: SuggestRequest, swizzle: TmaSwizzle, split: bool) -> Iterator[
     one_matrix = wanted.reader in ("wgmma", "tcgen05", "ldmatrix")
     for box in sorted(boxes, key=lambda box: (-math.prod(box), -box[-1])):
         if one_matrix and sum(n > 1 for n in box[:-1]) > 1:
-            continue  # a tile of several matrices needs one copy per matrix
+            continue  # a tile that consists of several matrices needs one copy per matrix
         yield box
 
 
@@ -333,10 +335,11 @@ def _divisors(number: int, most: int) -> list[int]:
 
 # -- the reader of the tile -----------------------------------------------------------------------
 
-#: (degree of the reader's bank conflicts, matrix descriptor); None for either.
+#: (degree of the reader's bank conflicts or None, matrix descriptor or None).
 Reading = tuple[int | None, MatrixDescriptor | None]
 
-#: Rules of `matrix_descriptor` that do not depend on the box, and rules that depend on its width.
+#: Rules of `matrix_descriptor` that do not depend on the box, and rules that depend only on the
+#: box's width.
 _OF_KIND = frozenset(
     f"MATRIX_{name}" for name in ("TARGET", "TYPE", "MAJOR", "INTERLEAVE", "FILL", "SWIZZLE")
 )
@@ -347,7 +350,7 @@ def _by_tensor_core(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | 
     assert wanted.reader is not None
     major: Any = wanted.major
     operand = Operand.of(tensor_map, INSTRUCTIONS[wanted.reader], major, 0)
-    # Only the conditions are checked here; `Refused.violations` makes the texts when needed.
+    # Only the conditions are checked here. `Refused.violations` makes the texts if they are needed.
     failed = {row.id for row in ROWS if not row.holds(operand)}  # type: ignore[operator]
     if failed:
         alike = "kind" if failed & _OF_KIND else "width" if failed & _OF_WIDTH else "box"
@@ -358,10 +361,11 @@ def _by_tensor_core(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | 
 
 
 def column_degree(tensor_map: TensorMap) -> int:
-    """Count the conflicts of 8 rows at one column of 16 bytes, as ``bank_conflicts(tm)`` does.
+    """Return the degree of bank conflicts of reading 8 rows at one column of 16 bytes.
 
-    The first 8 rows are enough. Another group of 8 rows is a multiple of 8 pitches away, which
-    moves or exchanges the banks of all its rows in the same way, so that its degree is equal.
+    The result equals that of ``bank_conflicts(tm)``. The first 8 rows are enough: another group of
+    8 rows starts a multiple of 8 pitches later. This distance moves or exchanges the banks of all
+    8 rows in the same way, so the group has the same degree.
     """
     plan = geometry.plan(tensor_map.arguments)
     swizzle, rows = plan.arguments.swizzle, range(min(PHASE, plan.lines))
@@ -382,13 +386,13 @@ def _by_ldmatrix(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | Ref
 
 
 def _of_ldmatrix(tensor_map: TensorMap, transpose: bool) -> int:
-    """Return the bank conflicts of the largest ldmatrix (x4, x2 or x1) that the box allows.
+    """Return the degree of bank conflicts of the largest ldmatrix (x4, x2 or x1) that fits the box.
 
-    Raises `TmaPreconditionError` if the first or the last matrix of the box cannot be read.
+    Raises `TmaPreconditionError` if ldmatrix cannot read the first or the last matrix of the box.
     """
     ldmatrix_addresses(tensor_map, 0, 0, num=1, transpose=transpose)
     tile = tile_matrix(tensor_map)
-    assert tile is not None  # because the call above succeeded
+    assert tile is not None  # else the call above would have raised
     columns = INNER_BYTES // tile.element_bytes
     last = (tile.rows - 1) // 8 * 8, tile.width - columns
     ldmatrix_addresses(tensor_map, *last, num=1, transpose=transpose)
@@ -408,22 +412,22 @@ def _by_threads(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading:
 
 
 def _degree_at(places: tuple[Place, ...], tile: tuple[int, ...], tensor_map: TensorMap) -> int:
-    """Count the conflicts of reading elements of the whole tile, which several copies may fill.
+    """Return an upper limit of the degree of bank conflicts of reading the whole tile.
 
-    The conflicts are counted for each copy, with the threads of the other copies idle. The result
-    is the sum over the copies, which is an upper limit.
+    Several copies may fill the tile. The conflicts are counted for one copy at a time, while the
+    threads that read other copies count as idle. The result is the sum over all copies.
     """
     box = tensor_map.box_sizes
     is_split = len(box) > len(tile)
     whole = (*box[1:-1], box[0] * box[-1]) if is_split else box
-    # By the index of a copy in the tile: the element of its box that each thread reads.
+    # Index of a copy in the tile -> for each thread, the index in the box of the element it reads.
     copies: dict[tuple[int, ...], list[Place]] = {}
     for thread, place in enumerate(places):
         if place is None:
             continue
         quotients = tuple(i // n for i, n in zip(place, whole, strict=True))
         inside = tuple(i % n for i, n in zip(place, whole, strict=True))
-        # A split box is (span, ..., element of the span).
+        # The dimensions of a split box are: span, outer dimensions, element within the span.
         if is_split:
             inside = (inside[-1] // box[-1], *inside[:-1], inside[-1] % box[-1])
         copies.setdefault(quotients, [None] * len(places))[thread] = inside
@@ -432,7 +436,10 @@ def _degree_at(places: tuple[Place, ...], tile: tuple[int, ...], tensor_map: Ten
 
 
 def _degrees(tensor_map: TensorMap, access: object) -> tuple[int, ...]:
-    """Count the conflicts of each phase, as `bank_conflicts` does, with the map's own swizzle."""
+    """Return the degree of bank conflicts of each phase, with the map's own swizzle.
+
+    A phase is a set of threads whose reads the hardware serves together; see `bank_conflicts`.
+    """
     plan = geometry.plan(tensor_map.arguments)
     return conflicts(plan, reads_of(plan, access, WARP, None, 0), 0).degrees
 
@@ -460,7 +467,11 @@ def read_tile(tile: object, view: TensorView) -> tuple[int, ...]:
 
 
 def _example(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return an example tile: the given positive entries, innermost last, after entries of 1."""
+    """Return an example tile for an error message.
+
+    The example has the positive entries of `given` in its last dimensions, and 1 in the others. If
+    `given` has no positive entry, the example has at most 64 in its last two dimensions.
+    """
     usual = (*(1 for _ in shape[:-2]), *(min(n, 64) for n in shape[-2:]))
     kept = [n for n in given if n >= 1][-len(shape) :] if shape else []
     return (*((1,) * (len(shape) - len(kept)) if kept else usual), *kept)

@@ -1,4 +1,4 @@
-"""`suggest` and its result: boxes, swizzles and L2 fetch sizes for a tile, with their costs."""
+"""`suggest` and the types of its result: boxes, swizzles and L2 fetch sizes, with their costs."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from tma_dlpack.tables.errors import (
 from tma_dlpack.tables.targets import INNER_BYTES, Target
 from tma_dlpack.tensor_map.map import TensorMap
 
-# Boxes of some packed types need a multiple of this many values.
+# The innermost box size of some packed types must be a multiple of this number of values.
 PACKED_UNIT = 128
-# Heads of the table's columns.
+# Titles of the table's columns.
 HEADS = (
     *("", "box", "swizzle", "L2 fetch", "copies", "tx bytes", "smem bytes", "aligned"),
     *("conflicts", "of memcpy"),
@@ -53,15 +53,15 @@ HEADS = (
 
 
 class NoSuggestionError(TmaUnsupportedError, IndexError):
-    """Error of indexing an empty `Suggestions`; the message has its reasons."""
+    """Error of indexing an empty `Suggestions`; the message has the reasons why it is empty."""
 
 
 class _Reasoned:
-    """The base class of results whose `reasons` are made when a program first reads them."""
+    """Base class of results whose `reasons` are computed when a program first reads them."""
 
     __slots__ = ()
 
-    # Python calls this only while the slot of `reasons` is empty.
+    # Python calls `__getattr__` only while the slot of `reasons` is empty.
     def __getattr__(self, name: str) -> Any:
         if name != "reasons":
             raise AttributeError(f"a {type(self).__name__} has no attribute {name!r}")
@@ -74,7 +74,7 @@ class _Reasoned:
 @sealed
 @dataclass(frozen=True, slots=True, repr=False)
 class Suggestion(_Reasoned):
-    """One way to copy a tile: arguments that are accepted, and their costs.
+    """One way to copy a tile: arguments that `make_tma_descriptor` accepts, and their costs.
 
     Attributes
     ----------
@@ -85,16 +85,17 @@ class Suggestion(_Reasoned):
     tx_bytes : int
         Bytes that one copy adds to its mbarrier; the whole tile adds `copies` times as many.
     smem_bytes : int
-        Bytes of shared memory for all stages, with each copy at a multiple of `smem_alignment`.
+        Bytes of shared memory for all stages, if each copy is aligned to `smem_alignment`.
     smem_alignment : int
         Alignment of the first copy in bytes.
     bank_conflicts : int or None
         The largest degree of the reader's accesses; 1 means no conflicts. None if `reader` is None.
     bandwidth : float or None
-        Measured share of a memcpy's speed, for a tensor larger than the L2 cache; None for GPUs
-        other than sm_90, which were not measured.
+        Measured speed of the copies as a share of a memcpy's speed, for a tensor larger than the L2
+        cache. None for GPUs other than sm_90, because they were not measured.
     descriptor : MatrixDescriptor or None
-        Descriptor of the first copy at shared address 0, if wgmma or tcgen05 reads the tile.
+        Descriptor of the first copy at shared address 0. None unless wgmma or tcgen05 reads the
+        tile.
     reasons : tuple of str
         The reasons for this suggestion, and remarks on its use.
     """
@@ -111,7 +112,7 @@ class Suggestion(_Reasoned):
     _why: Callable[[], Reasons] = field(compare=False)
 
     def __repr__(self) -> str:
-        """Return one line, with the cells of a row of the suggestions' table."""
+        """Return one line with the cells of this suggestion's row in the printed table."""
         cells = zip(HEADS[1:], self._cells(), strict=True)
         return f"<Suggestion: {', '.join(f'{head} {cell}' for head, cell in cells)}>"
 
@@ -129,17 +130,18 @@ class Suggestion(_Reasoned):
 @sealed
 @dataclass(frozen=True, slots=True, repr=False)
 class Suggestions(_Reasoned, Sequence[Suggestion]):
-    """The result of `suggest`: ways to copy a tile, best first; empty if TMA cannot or should not.
+    """The result of `suggest`: a sequence of ways to copy a tile, best first.
 
-    Indexing an empty result raises an IndexError (also a `TmaError`) with the reasons.
+    The sequence is empty if TMA cannot or should not copy the tile. Indexing an empty result raises
+    an IndexError with the reasons; the error is also a `TmaError`.
 
     Attributes
     ----------
     title : str
         The tile, the tensor and the reader.
     reasons : tuple of str
-        Of an empty result, the reasons and what to do instead; otherwise, the boxes that were left
-        out.
+        If the result is empty, the reasons, and what to do instead. Otherwise, the boxes that were
+        dropped.
     items : tuple of Suggestion
     """
 
@@ -182,7 +184,7 @@ class Suggestions(_Reasoned, Sequence[Suggestion]):
         return "\n".join([self.title, *lines, *first, *map(_bullet, self.reasons)])
 
     def _repr_html_(self) -> str:
-        # imported when first needed
+        # `draw` is imported here, so that `suggest` itself does not load it.
         from tma_dlpack.draw.cards import bold, plain, table_html
         from tma_dlpack.draw.figure import fragment
 
@@ -216,46 +218,47 @@ def suggest(
     """Suggest boxes, swizzles and L2 fetch sizes for a tile, best first.
 
     `make_tma_descriptor` accepts every suggestion, the copies cover the tile exactly, and the
-    reader can read the tile. Suggestions are sorted by the speed of the copies, as measured with
-    `bandwidth`. Suggestions of equal speed are sorted by the number of copies, the bytes of shared
-    memory, and the bank conflicts.
+    reader can read the tile. Suggestions are sorted by the measured speed of the copies.
+    Suggestions of equal speed are sorted by the number of copies, then by the bytes of shared
+    memory, then by the bank conflicts.
 
     Parameters
     ----------
     tensor : object
         As for `make_tma_descriptor`.
     tile : sequence of int
-        Extents of the tile that the kernel uses at a time: row-major, one extent per dimension of
-        the tensor, in the units of `box_sizes`. A tile may be larger than a box.
+        Extents of the tile that the kernel uses in one step: row-major, one extent per dimension of
+        the tensor, in the units of `box_sizes`. A tile may be larger than the largest box.
     reader : {"wgmma", "tcgen05", "ldmatrix", "threads", None}
-        The instruction that reads the tile in shared memory, or threads. None if the tile is only
-        stored.
+        The instruction that reads the tile in shared memory, or "threads" for plain loads. None if
+        the kernel only stores the tile.
     major : {"K", "MN"}
-        The dimension of the product that is contiguous in the tile, for the first three readers.
+        The dimension of the product that is contiguous in the tile. Used only if the reader is
+        "wgmma", "tcgen05" or "ldmatrix".
     access : {"row", "column"} or function
         The elements that threads read, as in `bank_conflicts`. A function takes the index of a
         thread in its warp, and returns the row-major index of an element of the tile, or None.
     data_type : TensorMapDataType, name or value, optional
         As for `make_tma_descriptor`.
     stages : int
-        Number of tiles in shared memory at a time.
+        Number of tiles in shared memory at the same time.
     smem_bytes : int, optional
-        Bytes of shared memory for all stages. None means the maximum of a block of the GPU.
+        Bytes of shared memory for all stages. None means the GPU's maximum for a block.
     rules, allow, target
-        As for `make_tma_descriptor`. If only libcu++ refuses the tensor, as with the strides of a
-        permuted view, the rule is switched off: `arguments` has it in `allow`, and `reasons` names
-        it.
+        As for `make_tma_descriptor`. If only libcu++ refuses the tensor, for example because of the
+        strides of a permuted view, the broken rule is switched off: `arguments` has the rule in
+        `allow`, and `reasons` names the rule.
 
     Returns
     -------
     Suggestions
-        A sequence of `Suggestion`; ``print`` shows the table. It is empty if TMA cannot or should
-        not copy the tile; then `reasons` has the causes, and what to do instead.
+        A sequence of `Suggestion`, which ``print`` shows as a table. If TMA cannot or should not
+        copy the tile, the sequence is empty, and `reasons` has the causes and what to do instead.
 
     Raises
     ------
     TmaPreconditionError
-        If `tensor` is no tensor, or an argument cannot be read.
+        If `tensor` is not a tensor, or if an argument cannot be read.
 
     Examples
     --------
@@ -291,7 +294,8 @@ def suggest_view(
 ) -> Suggestions:
     """Return the suggestions for a `TensorView`, which may describe a tensor that does not exist.
 
-    `options` has the given options of `make_tma_descriptor`: data_type, rules, allow, target.
+    `options` has those options of `make_tma_descriptor` that the caller passed: data_type, rules,
+    allow and target.
     """
     extents = read_tile(tile, view)
     named, of_major = check_reader(reader), read_major(major, "a tile of (M or N, K)")
@@ -310,8 +314,8 @@ def suggest_view(
         options = options | ({} if names is None else {"allow": names})
     read = read_access(access, extents)
     wanted = SuggestRequest(view, extents, named, of_major, read, card_of(view.device)[0], options)
-    # If no box at all is accepted, the tensor or an option is the cause. Rules that only libcu++
-    # has are switched off, and then the tensor is tried again.
+    # If even the smallest box is refused, the tensor or an option is the cause. Then the broken
+    # rules that only libcu++ has are switched off, and the smallest box is tried again.
     plain = _plain(wanted)
     if plain is None:
         findings, options = _findings(wanted)
@@ -335,12 +339,12 @@ def suggest_view(
 
 
 def _suggestions(title: str, wanted: SuggestRequest) -> Suggestions:
-    # The reasons are made later, and must not keep the tensor's memory alive.
+    # The reasons are computed when they are read. An unread reason must not keep the tensor alive.
     later = wanted.without_tensor()
     needless = reasons.if_needless(later)
     if needless is not None:
         return Suggestions(title, (), needless)
-    if not wanted.fits(wanted.tile_bytes):  # with any box
+    if not wanted.fits(wanted.tile_bytes):  # then the tile is too large with every box
         return Suggestions(title, (), partial(reasons.of_too_large, later, wanted.tile_bytes))
     found, refused = choices(wanted)
     if not found:
@@ -383,7 +387,7 @@ def _read_by(reader: str | None, major: str, access: object) -> str:
 
 
 def _plain(wanted: SuggestRequest) -> TensorMap | None:
-    """Return a map of the tensor with the smallest box; None if it is refused."""
+    """Return a map of the tensor with the smallest box; None if every such map is refused."""
     allow = wanted.options.get("allow", ())
     if type(allow) is not tuple:
         return None
@@ -399,12 +403,12 @@ def _plain(wanted: SuggestRequest) -> TensorMap | None:
 def _findings(wanted: SuggestRequest) -> tuple[list[Violation], dict[str, Any]]:
     """Return the violations that do not depend on the box, and the options with a longer `allow`.
 
-    The rules that only libcu++ has are added to `allow`, and are no violations. Raises if an option
-    cannot be read.
+    A broken rule that only libcu++ has becomes an entry of `allow` instead of a violation. Raises
+    `TmaPreconditionError` if an option cannot be read.
     """
     options = wanted.options
     own = {"box_sizes": wanted.tile, "swizzle": "none", "l2_fetch_size": "none"}
-    # A rule that is switched off may show another one, so the check is repeated.
+    # After a rule is switched off, the check may find another broken rule, so it is repeated.
     while True:
         report = build.check_view("tiled", wanted.view, DEFAULTS | options | own)
         unreadable = [v for v in report.violations if v.rule == "ARGUMENT"]

@@ -1,7 +1,8 @@
-"""`EncodeArguments`: a tensor map without its address, in the driver's words and order.
+"""`EncodeArguments`: a tensor map without its address, with the driver's names and order.
 
-Index 0 is the innermost dimension. Geometry, the 128 bytes and the simulator read it. `reverse` is
-the only function that changes between this order and the row-major one.
+In the driver's order, index 0 is the innermost dimension. `geometry`, the encoding of the 128 bytes
+and the simulator read `EncodeArguments`. Only the function `reverse` converts between the driver's
+order and row-major order.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ FUNCTIONS: dict[MapKind, str] = {
     "im2col_wide": "cuTensorMapEncodeIm2colWide",
 }
 KIND_OF = {function: kind for kind, function in FUNCTIONS.items()}
-#: The enums among the arguments of every kind of map, and the corners of im2col maps.
+#: The arguments of every kind of map that are enums: the driver's name -> the enum.
 ENUMS: dict[str, type[IntEnum]] = {
     "data_type": TensorMapDataType,
     "interleave": TmaInterleaveLayout,
@@ -44,7 +45,7 @@ ENUMS: dict[str, type[IntEnum]] = {
     "l2_promotion": TmaL2FetchSize,
     "oob_fill": TmaOobFill,
 }
-#: The options that every kind of map has: our name -> the driver's.
+#: The options that every kind of map has: name in this package -> name in the driver.
 OPTION_NAMES = {
     "interleave_layout": "interleave",
     "swizzle": "swizzle",
@@ -55,15 +56,15 @@ CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 
 
 class Option(NamedTuple):
-    """A rarely used option of `make_*`; its form determines how it is read.
+    """A rarely used option of the functions `make_*`; `form` is the type of its values.
 
-    The generator prints its place in C, in C++ and in `abi.RareOptions` from this row.
+    From these rows, the generator prints the options in C and C++, and `abi.RareOptions`.
     """
 
     name: str
     form: Literal["flag", "integer", "integers"]
     default: bool | int | None
-    about: str  # in C and C++
+    about: str  # comment of the option in C and C++
 
 
 RARE_OPTIONS = (
@@ -76,7 +77,7 @@ RARE_OPTIONS = (
 
 
 class _Omitted(str):
-    """A default that is compared by identity, also after it was pickled or copied."""
+    """A string that stays the same object when it is pickled or copied."""
 
     __slots__ = ()
 
@@ -84,28 +85,32 @@ class _Omitted(str):
         return "NO_SWIZZLE"
 
 
-#: The default of `swizzle`: equal to "none", but a different object, because split_inner= requires
-#: an explicit swizzle.
+#: The default of `swizzle`. It is equal to "none", but a different object, so a call with
+#: split_inner= can refuse an omitted swizzle and accept swizzle="none".
 NO_SWIZZLE: Literal["none"] = _Omitted("none")  # type: ignore[assignment]
 
 T = TypeVar("T")
 
-#: Extents and byte strides of types smaller than a byte may be fractions until they are checked.
+#: Type of an extent or a stride in bytes. For data types smaller than a byte these numbers may be
+#: fractions until they are checked.
 if TYPE_CHECKING:
     from fractions import Fraction
 
     Number = int | Fraction
 else:
-    Number = Rational  # both are; importing fractions takes a tenth of the package's import
+    Number = Rational  # the base of both; importing fractions takes a tenth of the package's import
 
 
 def reverse(sequence: Sequence[T]) -> tuple[T, ...]:
-    """Turn row-major order into the driver's, or back."""
+    """Convert row-major order to the driver's order, or the driver's order to row-major."""
     return tuple(sequence[::-1])
 
 
 def alignment_bytes_of(interleave: TmaInterleaveLayout, data_type: TensorMapDataType | None) -> int:
-    """Return the alignment of the address and of every stride: 16 bytes, or 32 for some maps."""
+    """Return the required alignment of the address and of every stride, 16 or 32 bytes.
+
+    It is 32 for the interleave layout bytes32 and for the ALIGN16B data types.
+    """
     if interleave is TmaInterleaveLayout.bytes32:
         return 32
     return 32 if data_type is not None and DATA_TYPES[data_type].smem_chunk_bytes == 16 else 16
@@ -114,9 +119,9 @@ def alignment_bytes_of(interleave: TmaInterleaveLayout, data_type: TensorMapData
 class EncodeArguments(NamedTuple):
     """The arguments of cuTensorMapEncodeTiled, ...Im2col or ...Im2colWide, without the address.
 
-    Index 0 is innermost. `global_strides` are in bytes, for dimensions 1 to rank - 1. Corners are W
-    first: (W,), (W, H) or (W, H, D); for im2col_wide only (W,). Fields of other kinds are empty or
-    0.
+    Index 0 of an array is the innermost dimension. `global_strides` are in bytes, for dimensions 1
+    to rank - 1. The corners are (W,), (W, H) or (W, H, D) by rank; corners of an im2col-wide map
+    are always (W,). Fields that the kind of map does not have are empty or 0.
     """
 
     kind: MapKind
@@ -144,40 +149,40 @@ class EncodeArguments(NamedTuple):
     def enums(
         self,
     ) -> tuple[TmaInterleaveLayout, TmaSwizzle, TmaL2FetchSize, TmaOobFill]:
-        """The options that have names, in the order of `OPTION_NAMES`."""
+        """The options whose values are enums, in the order of `OPTION_NAMES`."""
         return self.interleave, self.swizzle, self.l2_promotion, self.oob_fill
 
     @property
     def type_row(self) -> DataTypeRow:
-        """The row of the data type."""
+        """The row of the data type in `DATA_TYPES`."""
         return DATA_TYPES[self.data_type]
 
     @property
     def inner_box(self) -> int:
-        """Elements of the box along dimension 0: box_dim[0], or the channels of an im2col map."""
+        """Elements along dimension 0: box_dim[0], or channels_per_pixel of an im2col map."""
         return self.box_dim[0] if self.kind == "tiled" else self.channels_per_pixel
 
     @property
     def inner_box_bytes(self) -> int:
-        """Bytes of the box along dimension 0, in global memory."""
+        """Size of `inner_box` elements in global memory, in bytes."""
         return self.inner_box * self.type_row.element_bits // 8
 
     @property
     def row_bytes(self) -> int:
-        """Bytes that the tensor spans along dimension 0."""
+        """Size of one row of the tensor (its elements along dimension 0) in bytes."""
         return self.global_dim[0] * self.type_row.element_bits // 8
 
     @property
     def alignment_bytes(self) -> int:
-        """Alignment in bytes of the address and of every stride."""
+        """Required alignment of the address and of every stride, in bytes."""
         return alignment_bytes_of(self.interleave, self.data_type)
 
     @property
     def floor_box_bytes(self) -> int:
-        """Bytes that the driver computes for the box, and limits to 228 KB.
+        """Size of the box in bytes, as the driver computes it; the driver limits it to 228 KB.
 
-        The driver divides by element strides and rounds down, so this is not the number of bytes
-        that a copy transfers [measured, H200, driver 580.159.04]; that is `geometry.tx_bytes`.
+        The driver divides each extent of the box by its element stride and rounds down [measured,
+        H200, driver 580.159.04]. A copy may transfer more bytes; see `geometry.tx_bytes`.
         """
         elements = self.channels_per_pixel * self.pixels_per_column
         if self.kind == "tiled":
@@ -188,7 +193,7 @@ class EncodeArguments(NamedTuple):
 
 
 def arguments_of(numbers: tuple[Any, ...]) -> EncodeArguments:
-    """Return the driver's arguments from the numbers that C returns."""
+    """Return the `EncodeArguments` for a tuple of numbers from the C extension."""
     (
         kind, data_type, dims, strides, steps, box, interleave, swizzle, l2_promotion, oob_fill,
         lower, upper, channels, pixels, mode,

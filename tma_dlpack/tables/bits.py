@@ -1,22 +1,24 @@
-"""The layout of the 128 bytes of a tensor map: one table, FIELDS; `encode` and `decode` by it.
+"""The layout of the 128 bytes of a tensor map: the table `FIELDS`, and `encode` and `decode`.
 
 `TensorMap.replace` and the drawings read this table too.
 
-The layout is **measured, not published**: equal to the driver's bytes on every accepted case tried
-on an NVIDIA H200 (compute capability 9.0), driver 580.159.04 = CUDA 13.0, 2026-11-20. NVIDIA may
-change it. For other compute capabilities nothing is measured. For sm_100 and later the layout is
-derived (`DERIVED_FIELDS`): for every field of ``tensormap.replace.tile``, the code of ptxas 13.0
-for these writes the very bits that its code for sm_90a writes, and some more; and NVIDIA's CuTe DSL
-4.8.1 builds the same bytes for all, im2col maps and L2 promotion included.
+The layout is **measured, not published**. Bytes that `encode` makes were equal to the driver's for
+every accepted call that was tried on an NVIDIA H200 (compute capability 9.0), driver 580.159.04 =
+CUDA 13.0, 2026-11-20. NVIDIA may change the layout. For other compute capabilities nothing is
+measured. The layout for sm_100 and later (`DERIVED_FIELDS`) is derived from two sources. For every
+field of ``tensormap.replace.tile``, the code that ptxas 13.0 generates for these targets writes the
+same bits as its code for sm_90a, and also writes some additional bits. NVIDIA's CuTe DSL 4.8.1
+builds the same bytes for all targets, also for im2col maps and L2 promotion.
 
-Bits are counted from bit 0 of byte 0, little-endian. Bits that no field names are 0::
+Bits are counted from bit 0 of byte 0, little-endian. Bits that belong to no field are 0::
 
     byte   0        8      12          28    32              52     55      60         64
            | address | flags | stride lo | hi | dim 0..4 (-1) | estr | box or im2col | box bytes ...
 
-`encode` is only for sm_90, whose layout is measured. Maps of sm_100 and later can be read
-(`decode(..., derived=True)`), by a derived layout. Maps that other libraries built are read too:
-bits 65 and 85 may be set, and bytes 64..127 may have any value.
+`encode` makes only maps for sm_90, because only their layout is measured.
+`decode(..., derived=True)` reads maps of sm_100 and later by the derived layout. `decode` also
+reads maps that other libraries built: bits 65 and 85 may be set, and bytes 64..127 may have any
+value.
 """
 
 from __future__ import annotations
@@ -39,37 +41,39 @@ STRIDE_UNIT_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of the map.
+    """A field of the map: the bits that store one number.
 
     Attributes
     ----------
     name : str
-        The driver's name of the argument that it stores.
+        The driver's name of the argument that the field stores.
     index : int or None
-        Which entry of an array argument; 0 is innermost, and W for corners.
+        The entry of an array argument that the field stores. Entry 0 is the innermost dimension; of
+        a corner, entry 0 is W. None if the argument is a single number.
     pieces : tuple of (bit, width)
-        Position of its bits, low bits first.
+        Positions and widths of the runs of bits that make up the field, the low bits first.
     bias, unit : int
         The bits hold ``value // unit - bias``.
     signed : bool
-        Two's complement.
+        Whether the bits are a two's complement number.
     kind : {"tiled", "im2col"} or None
-        The kind of map that has it; None for both ("im2col" includes im2col-wide).
+        The kind of map that has the field; "im2col" includes im2col-wide. None if both have it.
     rank : int or None
-        The one rank that has it, or None for every rank above `index`.
+        The only rank whose maps have the field. None if maps of every rank above `index` have it.
     ptx : str or None
-        Field name of PTX ``tensormap.replace``, where it can change it.
+        The name of the field in PTX ``tensormap.replace``; None if PTX cannot change the field.
     known : str
-        Of a bit that no argument sets: who sets it, and what it does. `encode` leaves it 0.
+        For a bit that no argument sets: which software sets the bit, and the bit's effect. `encode`
+        does not set the bit. Empty for other fields.
     width : int
         Number of bits.
     raw : range
-        The values of the bits.
+        The numbers that the bits can hold.
     bit : int
         Position of the lowest bit.
     plain_end : int
-        Values minus `bias` below this are stored at `bit` without conversion; 0 if there is a unit
-        or a second piece.
+        If ``0 <= value - bias < plain_end``, the field holds ``value - bias`` as consecutive bits
+        from `bit` on. It is 0 if the field has a unit or several pieces.
     """
 
     name: str
@@ -100,16 +104,16 @@ class Field:
 
     @property
     def mask(self) -> int:
-        """A word with all its bits set."""
+        """A number in which exactly the bits of the field are set."""
         return sum(((1 << width) - 1) << bit for bit, width in self.pieces)
 
     @property
     def label(self) -> str:
-        """Name and index, such as ``global_dim[1]``."""
+        """Name and index of the field, such as ``global_dim[1]``."""
         return self.name if self.index is None else f"{self.name}[{self.index}]"
 
     def exists(self, kind: MapKind, rank: int) -> bool:
-        """Whether a map of this kind and rank has the field."""
+        """Return whether a map of this kind and rank has the field."""
         if self.kind is not None and (self.kind == "tiled") != (kind == "tiled"):
             return False
         if self.rank is not None and self.rank != rank:
@@ -117,7 +121,10 @@ class Field:
         return self.index is None or self.index < _entries(self.name, kind, rank)
 
     def place(self, value: int) -> int:
-        """Return the bits of a value, in place; `OverflowError` if it does not fit."""
+        """Return a number with the bits of `value` at the field's positions.
+
+        Raises `OverflowError` if the value does not fit the field.
+        """
         if 0 <= value - self.bias < self.plain_end:
             return value - self.bias << self.bit
         units, rest = divmod(value, self.unit)
@@ -131,7 +138,7 @@ class Field:
         return word
 
     def read(self, data: bytes) -> int:
-        """Return the value of the field in 128 bytes."""
+        """Return the value of the field in the 128 bytes of a map."""
         word = int.from_bytes(data, "little")
         raw = shift = 0
         for bit, width in self.pieces:
@@ -142,7 +149,10 @@ class Field:
         return (raw + self.bias) * self.unit
 
     def write(self, data: bytes, value: int) -> bytes:
-        """Return 128 bytes in which this field has another value; `OverflowError` as `place`."""
+        """Return a copy of a map's bytes in which the field has this value.
+
+        Raises `OverflowError` if the value does not fit the field.
+        """
         word = int.from_bytes(data, "little") & ~self.mask
         return (word | self.place(value)).to_bytes(len(data), "little")
 
@@ -156,7 +166,11 @@ def _entries(name: str, kind: MapKind, rank: int) -> int:
 
 
 def _corner(name: str, bit: int) -> tuple[Field, ...]:
-    """Corners share 16 bits: one of 16, two of 8 or three of 5 bits, by rank."""
+    """Return the fields of a corner, for every rank.
+
+    The entries of a corner share 16 bits: one entry of 16 bits at rank 3, two entries of 8 bits at
+    rank 4, three entries of 5 bits at rank 5.
+    """
     return tuple(
         Field(name, i, ((bit + width * i, width),), signed=True, kind="im2col", rank=count + 2)
         for count, width in ((1, 16), (2, 8), (3, 5))
@@ -165,13 +179,14 @@ def _corner(name: str, bit: int) -> tuple[Field, ...]:
 
 
 _FIVE = range(MAX_RANK)
-#: What bit 85 means: cuTensorMapSetAllocationClass of CUDA 13.5 (cuda.h), which sets and clears it.
+#: The meaning of bit 85. Source: cuda.h of CUDA 13.5, whose function cuTensorMapSetAllocationClass
+#: sets and clears the bit.
 ALLOCATION_CLASS = (
     "the map is of the allocation class LARGE: at least 128 KiB around what is copied must be "
     "accessible, or copies may fault; where they are, copies may be faster"
 )
 
-#: Every field of the 128 bytes.
+#: Every field of the 128 bytes for sm_90.
 FIELDS: tuple[Field, ...] = (
     Field("global_address", None, ((0, 64),), ptx="global_address"),
     Field("im2col", None, ((64, 1),)),
@@ -221,8 +236,8 @@ FIELDS: tuple[Field, ...] = (
     Field("swizzle_repeat_bytes", None, ((576, 32),)),
 )
 
-#: What maps of sm_100 and later have; atomicity 0..3 is a granule of 16 bytes, of 32, of 32 with
-#: halves of 16 flipped by 8, and of 64.
+#: The fields of maps for sm_100 and later. `swizzle_atomicity` is 0 for the swizzle bytes128, 1 for
+#: bytes128_atom_32B, 2 for bytes128_atom_32B_flip_8B and 3 for bytes128_atom_64B.
 DERIVED_FIELDS: tuple[Field, ...] = tuple(
     sorted(
         (
@@ -238,7 +253,7 @@ DERIVED_FIELDS: tuple[Field, ...] = tuple(
 def fields_of(kind: MapKind, rank: int, *, derived: bool = False) -> tuple[Field, ...]:
     """Return the fields that a map of this kind and rank has, in the order of the table.
 
-    `derived` is for sm_100 and later.
+    The table is `DERIVED_FIELDS` (sm_100 and later) if `derived` is true, and `FIELDS` otherwise.
     """
     fields = DERIVED_FIELDS if derived else FIELDS
     return tuple(field for field in fields if field.exists(kind, rank))
@@ -247,12 +262,12 @@ def fields_of(kind: MapKind, rank: int, *, derived: bool = False) -> tuple[Field
 # --- Encoding and decoding ----------------------------------------------------------------------
 
 ENGINE_BYTES = 64  # the engine reads only the first 64 bytes [measured]
-_SWIZZLE_96B = 1 << 86  # of sm_103 and sm_107
+_SWIZZLE_96B = 1 << 86  # this bit means a swizzle of 96 bytes on sm_103 and sm_107
 
 _T: type[TensorMapDataType] = TensorMapDataType
-#: Type -> the values of the fields `element_type` and `tf32`. `element_type` is PTX's number of the
-#: type, except for the five types named below. Only the layout of sm_100 and later has the packed
-#: types.
+#: Data type -> the values of the fields `element_type` and `tf32`. `element_type` is the number of
+#: the data type in PTX, except for the five data types in the last lines. Only maps for sm_100 and
+#: later can have the packed types (16U4 and 16U6).
 _BITS_OF_TYPE: dict[TensorMapDataType, tuple[int, bool]] = {
     **{row.data_type: (row.ptx_elemtype, False) for row in DATA_TYPES},
     _T.TFLOAT32: (7, True),
@@ -262,18 +277,18 @@ _BITS_OF_TYPE: dict[TensorMapDataType, tuple[int, bool]] = {
     _T["16U6_ALIGN16B"]: (13, False),
 }
 _TYPE_OF_BITS = {bits: data_type for data_type, bits in _BITS_OF_TYPE.items()}
-#: The values of bytes 72..75 for swizzle none, 32B, 64B, 128B.
+#: The values of the field `swizzle_repeat_bytes` for the swizzles none, 32B, 64B and 128B.
 _SWIZZLE_REPEAT_BYTES = (16, 256, 512, 1024)
-#: Fields of one number, by name; the others are entries of arrays.
+#: The fields of single numbers, by name. All other fields are entries of arrays.
 _BY_NAME = {field.name: field for field in FIELDS if field.index is None}
 
 
 def encode(arguments: EncodeArguments, address: int) -> bytes:
-    """Encode accepted arguments as 128 bytes, equal to the driver's on sm_90.
+    """Encode arguments as the 128 bytes that the driver makes for sm_90.
 
-    The layout is measured (H200, driver 580.159.04, 2026-11-20), not published by NVIDIA, and may
-    change. The arguments must have passed the rules: a value that does not fit its field raises
-    `OverflowError`.
+    The layout is measured (H200, driver 580.159.04, 2026-11-20). NVIDIA has not published it and
+    may change it. The arguments must have passed the rules. A value that does not fit its field
+    raises `OverflowError`.
 
     >>> from tma_dlpack.tables.enums import TensorMapDataType as T
     >>> a = EncodeArguments("tiled", T.FLOAT16, (128, 64), (256,), (1, 1), box_dim=(64, 16))
@@ -289,7 +304,7 @@ def encode(arguments: EncodeArguments, address: int) -> bytes:
     return word.to_bytes(MAP_BYTES, "little")
 
 
-#: Fields that are not an argument of the same name, in the order of `_computed`.
+#: The fields that `EncodeArguments` does not have, in the order in which `_computed` returns them.
 _COMPUTED = (
     *("global_address", "rank", "im2col", "element_type", "tf32", "box_bytes"),
     "swizzle_repeat_bytes",
@@ -298,7 +313,7 @@ _COMPUTED = (
 
 @cache
 def _places(kind: MapKind, rank: int) -> tuple[tuple[int, int | None, int, int, int, Field], ...]:
-    """Return the bit positions of the arguments' values."""
+    """Return a row for each field: index of its value in `encode`, and attributes of the field."""
     names = (*EncodeArguments._fields, *_COMPUTED)
     fields = (field for field in fields_of(kind, rank) if not field.known)
     return tuple((names.index(f.name), f.index, f.bit, f.bias, f.plain_end, f) for f in fields)
@@ -320,20 +335,21 @@ def element_type_bits(data_type: TensorMapDataType, *, derived: bool = False) ->
 
 
 def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]:
-    """Read 128 bytes of an sm_90 map: its arguments and its address.
+    """Decode the 128 bytes of a map for sm_90 to its arguments and its address.
 
-    With `derived`, of a map of sm_100 or later.
+    If `derived` is true, decode a map for sm_100 or later.
 
-    Bytes 64..127 are ignored, as by the engine, because ``tensormap.replace`` leaves them stale.
-    Entries past the rank are ignored too. An im2col-wide map has the bits of an im2col map with one
-    corner and comes back as im2col.
+    Bytes 64..127 are ignored. The engine ignores them too, and ``tensormap.replace`` does not
+    update them. Array entries past the rank are ignored too. An im2col-wide map has the bits of an
+    im2col map whose corners have one entry, so it is decoded as an im2col map.
 
     Raises
     ------
     TmaPreconditionError
-        If there are not 128 bytes, or bits outside all fields are set.
+        If `data` is not 128 bytes, if bits outside all fields are set, or if a field has a value
+        that no map has.
     TmaUnsupportedError
-        With `derived`, for a swizzle of 96 bytes.
+        If `derived` is true and the map has the swizzle of 96 bytes.
     """
     if len(data) != MAP_BYTES:
         raise _not_a_map(f"data has {counted(len(data), 'byte')}", "be exactly 128 bytes")
@@ -356,7 +372,7 @@ def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]
     _check_values(values)
     (swizzle,), (atomicity,) = values["swizzle"], values.get("swizzle_atomicity", [0])
     values["swizzle"] = [swizzle + atomicity]
-    fields: dict[str, Any] = {"global_strides": ()}  # which rank 1 has none of
+    fields: dict[str, Any] = {"global_strides": ()}  # a map of rank 1 has no field of this name
     for name in values.keys() & {*EncodeArguments._fields}:
         if name in _BY_NAME:
             fields[name] = ENUMS.get(name, int)(values[name][0])
@@ -367,7 +383,7 @@ def decode(data: bytes, *, derived: bool = False) -> tuple[EncodeArguments, int]
 
 
 def noted_bits(data: bytes) -> tuple[str, ...]:
-    r"""Return a sentence about each set bit that belongs to no argument.
+    r"""Return a sentence about each set bit that stores no argument.
 
     >>> noted_bits(bytes(8) + b"\2" + bytes(119))[0][:40]
     "bit 65 is set: NVIDIA's CuTe DSL sets it"
@@ -380,7 +396,7 @@ def noted_bits(data: bytes) -> tuple[str, ...]:
 
 
 def _check_stray_bits(data: bytes, kind: MapKind, derived: bool) -> None:
-    """Refuse set bits that no field of this kind of map has."""
+    """Refuse set bits that belong to no field of this kind of map."""
     stray = int.from_bytes(data[:ENGINE_BYTES], "little") & ~known_bits(kind, derived=derived)
     if stray:
         bits = ", ".join(str(b) for b in range(8 * ENGINE_BYTES) if stray >> b & 1)
@@ -391,7 +407,7 @@ def _check_stray_bits(data: bytes, kind: MapKind, derived: bool) -> None:
 
 @cache
 def known_bits(kind: MapKind, *, derived: bool = False) -> int:
-    """Return a word with a bit set where some rank of this kind of map uses the bit."""
+    """Return a number in which all bits are set that maps of this kind use, at any rank."""
     word = 0
     for field in DERIVED_FIELDS if derived else FIELDS:
         if field.kind in (None, kind):
@@ -408,7 +424,7 @@ def _data_type_of(element_type: int, tf32: bool, derived: bool) -> TensorMapData
 
 
 def _check_values(values: dict[str, list[int]]) -> None:
-    """Refuse an interleave, an address and a swizzle that no map has."""
+    """Refuse values of interleave, address and swizzle that no map has."""
     if values["interleave"][0] not in set(TmaInterleaveLayout):
         raise _not_a_map("bits 75..76 say interleave 3", "be 0, 1 or 2")
     (address,) = values["global_address"]

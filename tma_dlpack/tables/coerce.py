@@ -1,4 +1,4 @@
-"""Read integers, sequences of integers, strings and bytes from any object that a user passes."""
+"""Functions that read integers, strings and bytes from any object, and write text for messages."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fractions import Fraction
 
-MAX_ENTRIES = 64  # far above any rank: a longer list is refused without reading all of it
-MAX_REPR = 200
+MAX_ENTRIES = 64  # far more than any rank; of a longer list only the first 65 entries are read
+MAX_REPR = 200  # characters
 MAX_SHOWN = 80  # characters of a value in a message
-INTEGER_BITS = 512  # far above any valid value; Python still prints products of such integers
+INTEGER_BITS = 512  # far more than a valid value has; Python can print products of such integers
 INTEGER_END = 1 << INTEGER_BITS
-#: C0 and C1 controls without the newline, bidirectional controls, invisible characters, surrogates.
+#: Characters that `printable` replaces: C0 and C1 controls except the newline, bidirectional
+#: controls, invisible characters and surrogates.
 _UNPRINTABLE = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u00ad\u061c\u115f\u180e\u200b-\u200f\u2028-\u202e"
     "\u2060-\u206f\u3164\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
@@ -27,20 +28,20 @@ _INTEGER = re.compile(r"[-+]?(0[xX][0-9a-fA-F]{1,16}|\d{1,18})")
 
 
 def integer_of(value: object) -> int | None:
-    """Return a value as an int; None for a bool, a member of an enum, or anything else."""
+    """Return an integer as an int; None for a bool, an enum member or any other object."""
     if type(value) is int:
         return value if -INTEGER_END < value < INTEGER_END else None
     try:
         if isinstance(value, (bool, IntEnum)) or type(value).__name__ in ("bool", "bool_"):
-            return None  # NumPy's bool type has one name or the other, by version
+            return None  # the name of NumPy's bool type depends on NumPy's version
         number = operator.index(value)  # type: ignore[arg-type]
-    except Exception:  # a TypeError, or anything that a traced tensor raises
+    except Exception:  # TypeError, or any error that a traced tensor raises
         return None
     return number if -INTEGER_END < number < INTEGER_END else None
 
 
 def integers_of(value: object) -> tuple[int, ...] | None:
-    """Return the integers of an ordered iterable; None for any other object."""
+    """Return the entries of an ordered iterable of integers; None for any other object."""
     entries = value if type(value) is tuple and len(value) <= MAX_ENTRIES else entries_of(value)
     if entries is None:
         return None
@@ -49,9 +50,9 @@ def integers_of(value: object) -> tuple[int, ...] | None:
 
 
 def nearest_integer(value: object) -> int | None:
-    """Return the integer that a value means: a float without a fraction, the digits of a text.
+    """Return the integer that a value equals; accept a float without a fraction, or a string.
 
-    Only for the fix in a message: the value itself is refused.
+    Use this only for the fix in a message, because a float or a string is refused.
 
     >>> nearest_integer(64.0), nearest_integer("64"), nearest_integer(64.5), nearest_integer(True)
     (64, 64, None, None)
@@ -60,7 +61,7 @@ def nearest_integer(value: object) -> int | None:
     try:
         if number is None and isinstance(value, Real) and not isinstance(value, Integral):
             number = integer_of(int(float(value))) if float(value).is_integer() else None
-    except Exception:  # infinities, NaN, and number classes of the user
+    except Exception:  # raised by infinities, NaN and number classes of users
         return None
     text = text_of(value)
     if text is not None and _INTEGER.fullmatch(text.strip()):
@@ -69,7 +70,9 @@ def nearest_integer(value: object) -> int | None:
 
 
 def nearest_integers(value: object) -> tuple[int, ...] | None:
-    """Return `nearest_integer` of each entry, if all have one; a text may list the entries.
+    """Return `nearest_integer` of each entry of a sequence, or of each number in a string.
+
+    Return None if `nearest_integer` of an entry is None.
 
     >>> nearest_integers((16, 64.0)), nearest_integers("64,64"), nearest_integers((None, 64))
     ((16, 64), (64, 64), None)
@@ -83,7 +86,7 @@ def nearest_integers(value: object) -> tuple[int, ...] | None:
 
 
 def not_an_integer(value: object) -> str:
-    """Name the first entry of a sequence that is not an int, and its type; "" if all are.
+    """Describe the first entry that is not an integer; return "" if all entries are integers.
 
     >>> not_an_integer((16, 64.0))
     'entry 1 has type float'
@@ -96,28 +99,31 @@ def not_an_integer(value: object) -> str:
 
 
 def entries_of(value: object) -> tuple[object, ...] | None:
-    """Return the entries of an ordered iterable, if there are at most `MAX_ENTRIES`."""
+    """Return the entries of an ordered iterable; None for other objects and long iterables.
+
+    An iterable is long if it has more than `MAX_ENTRIES` entries.
+    """
     try:
         if isinstance(value, (str, bytes, bytearray, Mapping, Set)):
             return None
         entries = tuple(itertools.islice(value, MAX_ENTRIES + 1))  # type: ignore[call-overload]
-    except Exception:  # no iterable, an array without dimensions, a traced tensor
+    except Exception:  # not an iterable, an array without dimensions, or a traced tensor
         return None
     return entries if len(entries) <= MAX_ENTRIES else None
 
 
 def text_of(value: object) -> str | None:
-    """Return the text of a str or of a member of a str enum; None for anything else."""
+    """Return the text of a string, or of a member of an enum of strings; else None."""
     if type(value) is str:
         return value
     return str.__str__(value) if issubclass(type(value), str) else None
 
 
 def texts_of(value: object) -> tuple[str, ...] | None:
-    """Return the strings of a collection; None if it is not a collection of strings."""
+    """Return the strings of a sequence or set; None for any other object."""
     try:
         entries = sorted(map(str, value)) if isinstance(value, Set) else entries_of(value)
-    except Exception:  # a `__class__` or `__str__` that raises
+    except Exception:  # `__class__` or `__str__` of a user's object may raise any error
         return None
     if entries is None:
         return None
@@ -129,25 +135,25 @@ def bytes_of(value: object) -> bytes | None:
     """Return a copy of the bytes of an object with a buffer; None if it has no buffer."""
     try:
         return bytes(memoryview(value))  # type: ignore[arg-type]
-    except Exception:  # exporting a buffer may raise anything
+    except Exception:  # exporting a buffer may raise any error
         return None
 
 
 def shown(value: object) -> str:
-    """Return a value as a message shows it: its repr, on one line, shortened."""
+    """Return the text of a value in a message: its repr on one line, cut at `MAX_SHOWN`."""
     if type(value) is list:
-        value = tuple(value)  # lists and tuples look the same in messages
+        value = tuple(value)  # messages show a list as a tuple
     try:
         if isinstance(value, int) and value.bit_length() > INTEGER_BITS:
-            return f"an int of {value.bit_length()} bits"  # Python does not print over 4300 digits
+            return f"an int of {value.bit_length()} bits"  # Python prints at most 4300 digits
         text = " ".join(repr(value).split())
-    except Exception:  # a tensor without data, a list that holds a very long int
+    except Exception:  # repr fails for a tensor without data, and for a list with a very long int
         text = f"an object of type {type(value).__name__}"
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."
 
 
 def printable(text: str) -> str:
-    r"""Return a text without characters that move the cursor, are invisible, or reverse a line.
+    r"""Replace characters that move the cursor, are invisible, or reverse the direction of text.
 
     >>> printable("a\x1b[2Jb\u202ec\td\n")
     'a\\x1b[2Jb\\u202ec d\n'
@@ -156,7 +162,7 @@ def printable(text: str) -> str:
 
 
 def _escape(found: re.Match[str]) -> str:
-    # A tab becomes a blank, other characters become Python's escapes.
+    # Replace a tab by a blank, and any other character by its escape sequence in Python.
     code = ord(found[0])
     if code == 9:
         return " "
@@ -164,7 +170,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def summary(words: str) -> str:
-    """Return a repr of one line and at most 200 characters.
+    """Return `words` as a repr: between < and >, on one line, cut at `MAX_REPR` characters.
 
     >>> summary("Report: refused"), len(summary("Report: " + "long " * 99))
     ('<Report: refused>', 200)
@@ -174,7 +180,9 @@ def summary(words: str) -> str:
 
 
 def aligned(table: Sequence[Sequence[object]], left: int = 0) -> list[str]:
-    """Return the rows of a table as lines; all columns but the first `left` end at the right.
+    """Return the rows of a table as lines of text.
+
+    The first `left` columns are aligned to the left, the other columns to the right.
 
     >>> aligned([("box", "MB"), ("64x8", 12)], left=1)
     ['box   MB', '64x8  12']
@@ -185,7 +193,7 @@ def aligned(table: Sequence[Sequence[object]], left: int = 0) -> list[str]:
 
 
 def counted(number: int | Fraction, unit: str) -> str:
-    """Return a number with its unit; the unit is singular for 1.
+    """Return a number and its unit as text; the unit is plural unless the number is 1.
 
     >>> from fractions import Fraction
     >>> counted(1, "byte"), counted(2, "entry"), counted(Fraction(3, 2), "byte")
@@ -198,7 +206,10 @@ def counted(number: int | Fraction, unit: str) -> str:
 
 
 def reusable(value: object) -> object:
-    """Return an argument that can be read twice: a copy of a list, the entries of an iterator."""
+    """Return a value that can be read twice.
+
+    This is a copy of a list or set, the entries of an iterator, or any other value itself.
+    """
     if value is None or type(value) is tuple:
         return value
     if type(value) in (list, set):
@@ -208,6 +219,6 @@ def reusable(value: object) -> object:
 
 
 def rows(table: str) -> list[list[str]]:
-    """Return the rows of a table in text: cells between bars; an indented line continues a row."""
+    """Parse a table in text: bars separate the cells; an indented line continues the line above."""
     lines = (" ".join(row.split()) for row in re.split(r"\n(?=\S)", table.strip()))
     return [[cell.strip() for cell in re.split(r"(?<= )\|(?= |$)", line)] for line in lines]

@@ -1,6 +1,7 @@
-"""One table of data types: DLPack <-> CUtensorMapDataType <-> NumPy <-> PTX.
+"""The data types: a table with the name or number of each type in CUDA, NumPy and PTX.
 
-Every fact about a type is a column of this table.
+Every fact about a data type is a column of `DATA_TYPES`. `_EXPORTED` lists the types of DLPack and
+the data type that each of them becomes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tma_dlpack.tables.targets import PADDED_INNER_VALUES
 
 
 class DLDataType(NamedTuple):
-    """DLPack's DLDataType: type code, bits and lanes of one element of a tensor."""
+    """DLPack's DLDataType: type code, bits per lane and lanes of one element of a tensor."""
 
     code: int
     bits: int
@@ -22,7 +23,7 @@ class DLDataType(NamedTuple):
 
     @property
     def itemsize_bits(self) -> int:
-        """Bits from one element to the next, all lanes together."""
+        """Bits of one element: the bits of all its lanes."""
         return self.bits * self.lanes
 
     def __str__(self) -> str:
@@ -32,7 +33,7 @@ class DLDataType(NamedTuple):
             text = f"type code {self.code} with {self.bits} bits"
         elif name == "bool":
             text = "bool" if self.bits == 8 else f"bool{self.bits}"
-        elif "_" in name:  # the name of a float8, float6 or float4 already holds its bits
+        elif "_" in name:  # the name of a float8, float6 or float4 type contains its bits
             text = name if str(self.bits) in name.split("_")[0] else f"{name} in {self.bits} bits"
         else:
             text = f"{name}{self.bits}"
@@ -46,7 +47,7 @@ _CODE_NAMES = {c.value: c.name[3:].lower() for c in DLDataTypeCode} | {
 
 @dataclass(frozen=True, slots=True)
 class DataTypeRow:
-    """One value of CUtensorMapDataType.
+    """The facts about one value of CUtensorMapDataType.
 
     Attributes
     ----------
@@ -54,27 +55,28 @@ class DataTypeRow:
     element_bits : int
         Bits of one element in global memory.
     numpy : str
-        NumPy type of one element of a logical tile. bfloat16, which NumPy lacks, is uint16; packed
-        types are uint8, one value each.
+        NumPy type of an element of a logical tile. It is uint16 for bfloat16, which NumPy lacks,
+        and uint8 for packed types, with one value per uint8.
     ptx_elemtype : int
-        The number of the type in PTX ``tensormap.replace``; of packed types, on sm_100 and later.
-        The map's bits hold the same number, except for TFLOAT32, TFLOAT32_FTZ and packed types.
+        The number of the type in PTX ``tensormap.replace``. Packed types have a number only on
+        sm_100 and later. The field `element_type` of a map holds this number, except for TFLOAT32,
+        TFLOAT32_FTZ and packed types.
     is_float : bool
         Whether out-of-bounds elements may be filled with NaN.
     smem_chunk_bytes : int
-        Bytes that 16 packed values take in shared memory; 0 for ordinary types.
+        Bytes that 16 packed values take in shared memory, with their gap; 0 for other types.
     swizzles : int
-        Bit i is set if TmaSwizzle i is documented for the type.
+        Bit i is set if the documents allow the TmaSwizzle of value i for the type.
     interleaves : bool
-        Whether an interleaved layout is documented for the type.
+        Whether the documents allow interleaved layouts for the type.
     is_packed : bool
-        Whether values are smaller than a byte (sm_100 and later).
+        Whether a value is smaller than a byte. Such types exist on sm_100 and later.
     is_padded : bool
-        Whether 16 values take 16 bytes of shared memory, with a gap.
+        Whether 16 values take 16 bytes of shared memory because a gap follows them.
     packed_unit : int
         The innermost extent must be a multiple of this number of values.
     element_bytes : int
-        Bytes of one element; 0 for packed types, whose unit is 16 values.
+        Bytes of one element; 0 for packed types, whose elements are smaller than a byte.
     """
 
     data_type: TensorMapDataType
@@ -104,9 +106,10 @@ class DataTypeRow:
 
 _T: type[TensorMapDataType] = TensorMapDataType
 
-#: In the order of the enum: `DATA_TYPES[t]` is the row of `t`.
-#: tensormap.replace takes 11 for TFLOAT32 and 12 for TFLOAT32_FTZ. The encoded bits hold 7 and 8
-#: for these types, and set the bit `tf32` as well [measured, H200, driver 580.159.04].
+#: The rows are in the order of the enum's values, so `DATA_TYPES[t]` is the row of `t`. In
+#: tensormap.replace, the number of TFLOAT32 is 11 and the number of TFLOAT32_FTZ is 12. In a map,
+#: the field `element_type` is 7 for TFLOAT32 and 8 for TFLOAT32_FTZ, and the bit `tf32` is set
+#: [measured, H200, driver 580.159.04].
 DATA_TYPES: tuple[DataTypeRow, ...] = (
     DataTypeRow(_T.UINT8, 8, "uint8", 0),
     DataTypeRow(_T.UINT16, 16, "uint16", 1),
@@ -134,16 +137,17 @@ DATA_TYPES: tuple[DataTypeRow, ...] = (
     ),
 )
 
-#: Types of sm_100 and later with values smaller than a byte; and the padded ones, whose 16 values
-#: take 16 bytes of shared memory, with a gap.
+#: `PACKED_TYPES` have values smaller than a byte; they exist on sm_100 and later. Of these types,
+#: `PADDED_TYPES` have a gap after 16 values in shared memory, so 16 values take 16 bytes there.
 PACKED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.is_packed)
 PADDED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.is_padded)
 
 _C: type[DLDataTypeCode] = DLDataTypeCode
 
-#: The types that DLPack exports: code | bits | the map's type without `data_type=` | names in C++,
-#: torch, PTX and CUTLASS that differ from NumPy's. Lanes must be 1, except for 4-bit types, where
-#: the lanes only count the values that share an element (torch 2, JAX 1, C++ 16).
+#: The types of DLPack that maps support: DLPack's code | bits | the map's data type if `data_type=`
+#: is omitted | names in C++, torch, PTX and CUTLASS that differ from NumPy's. DLPack's lanes must
+#: be 1, except for 4-bit types. Their lanes are the number of values in an element (torch 2, JAX 1,
+#: C++ 16).
 #: Source: make_tma_descriptor.h (NVIDIA/cccl 571f2fc3bc), __get_tensor_map_data_type.
 _EXPORTED = tuple(
     (DLDataType(_C[f"kDL{code}"], int(bits)), own, names)
@@ -173,11 +177,11 @@ Int | 8 | | s8 i8
 Int | 16 | | s16 i16
 """)
 )
-#: (code, bits) -> the map's type without `data_type=`.
+#: DLPack's (code, bits) -> the map's data type if `data_type=` is omitted.
 FROM_DLPACK = {(t.code, t.bits): TensorMapDataType[own] for t, own, _ in _EXPORTED if own}
 LANES_OF_4_BITS: dict[int, tuple[int, ...]] = {_C.kDLUInt: (16,), _C.kDLFloat4_e2m1fn: (1, 2, 16)}
 
-#: The types of DLPack by their names in NumPy, torch and JAX.
+#: Name in NumPy, torch or JAX -> type of DLPack.
 NAMED_DTYPES: dict[str, DLDataType] = {
     str(t): t
     for t in (
@@ -187,13 +191,13 @@ NAMED_DTYPES: dict[str, DLDataType] = {
         *(DLDataType(_C.kDLFloat4_e2m1fn, 4, lanes) for lanes in (2, 16)),
     )
 }
-NAMED_DTYPES["float4_e2m1fn_x2"] = NAMED_DTYPES["float4_e2m1fnx2"]  # as torch spells it
-#: NumPy's name of a type of whole bytes -> the other names in a text.
+NAMED_DTYPES["float4_e2m1fn_x2"] = NAMED_DTYPES["float4_e2m1fnx2"]  # torch's name
+#: NumPy's name of a type of 8 or more bits -> its other names, separated by spaces.
 NAMES_OF_DTYPES = {str(t): names for t, _, names in _EXPORTED if t.bits >= 8}
 
 
 def data_type_of(dtype: DLDataType) -> TensorMapDataType | None:
-    """Return the map data type of a DLPack type; None if libcu++ has none.
+    """Return the data type that libcu++ chooses for a DLPack type; None if it chooses none.
 
     >>> data_type_of(DLDataType(4, 16)).name
     'BFLOAT16'
@@ -206,10 +210,11 @@ def data_type_of(dtype: DLDataType) -> TensorMapDataType | None:
 
 
 def overrides_of(dtype: DLDataType) -> tuple[TensorMapDataType, ...]:
-    """Return the map data types that `data_type=` may name for a tensor of a DLPack type.
+    """Return the data types that `data_type=` may name for a tensor of a DLPack type.
 
-    All types of the same element size; the packed types too for 4-bit types, uint8 and int8 (bytes
-    that hold packed values).
+    These are all data types of the same element size. For 4-bit types they include the packed types
+    of 4 bits. For uint8 and int8 they include all packed types, because a byte may hold packed
+    values.
 
     >>> [t.name for t in overrides_of(DLDataType(2, 16))]
     ['UINT16', 'FLOAT16', 'BFLOAT16']

@@ -1,7 +1,8 @@
-"""Enums: libcu++'s names for options, the driver's names for data types, DLPack's for its own.
+"""Enums of options, data types and DLPack's codes, and the types of arguments for type checkers.
 
-Every enum is an `IntEnum` with the values of the C header, so a member can be passed to any API
-that takes the C value. `meanings.parse` converts a user's value to a member.
+Members have libcu++'s names for options, the driver's names for data types and DLPack's names for
+its codes. Every enum is an `IntEnum` with the values of the C header, so a member can be passed to
+any API that takes the C value. `meanings.parse` converts a user's value to a member.
 """
 
 from __future__ import annotations
@@ -14,18 +15,19 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, SupportsIndex
 class TmaInterleaveLayout(IntEnum):
     """Layout of channels in global memory: plain, or in slices of 16 or 32 bytes.
 
-    `cuda::tma_interleave_layout`; the values of CUtensorMapInterleave (cuda.h).
+    The members have the names of `cuda::tma_interleave_layout` and the values of
+    CUtensorMapInterleave (cuda.h).
 
     Attributes
     ----------
     none
-        No slices: matrices, and images as N, [[D,] H,] W, C.
+        Channels without slices, for matrices and for images with dimensions N, [[D,] H,] W, C.
     bytes16
-        Slices of 16 bytes (NC/8HWC8 for 16-bit types): N, slice, [[D,] H,] W, rank 3 to 5. One copy
-        takes one slice of each pixel.
+        Slices of 16 bytes (NC/8HWC8 for 16-bit types). The dimensions are N, slice, [[D,] H,] W;
+        the rank is 3 to 5. A copy moves one slice of each pixel.
     bytes32
-        Slices of 32 bytes (NC/16HWC16 for 16-bit types). Address and strides must be multiples of
-        32 bytes, and the swizzle must be bytes32.
+        Slices of 32 bytes (NC/16HWC16 for 16-bit types), with the dimensions of bytes16. Address
+        and strides must be multiples of 32 bytes, and the swizzle must be bytes32.
     """
 
     none = 0
@@ -36,29 +38,29 @@ class TmaInterleaveLayout(IntEnum):
 class TmaSwizzle(IntEnum):
     """Order of a tile's bytes in shared memory.
 
-    `cuda::tma_swizzle`; the values of CUtensorMapSwizzle (cuda.h). An XOR on the shared-memory
-    address `a` exchanges atoms (runs of bytes that stay together) within spans of 32, 64 or 128
-    bytes, so that reads of a column spread over all banks. A row of the box is at most one span
-    wide; choose the span equal to the row.
+    The members have the names of `cuda::tma_swizzle` and the values of CUtensorMapSwizzle (cuda.h).
+    A swizzle XORs bits of the shared-memory address `a`. This exchanges atoms (runs of bytes that
+    stay together) within spans of 32, 64 or 128 bytes, so reads of a column use different banks. A
+    row of the box must not be wider than one span. Choose the span that is equal to the row.
 
     Attributes
     ----------
     none
-        Rows of any width, in their plain order: simple to index, but with bank conflicts.
+        No exchange: rows of any width, which are simple to index but cause bank conflicts.
     bytes32
         Span 32 bytes, atoms of 16: ``a ^ (a >> 7 & 1) << 4``; the pattern repeats every 256 bytes.
     bytes64
-        Span 64 bytes, atoms of 16: ``a ^ (a >> 7 & 3) << 4``, every 512 bytes.
+        Span 64 bytes, atoms of 16: ``a ^ (a >> 7 & 3) << 4``; the pattern repeats every 512 bytes.
     bytes128
-        Span 128 bytes, atoms of 16: ``a ^ (a >> 7 & 7) << 4``, every 1024 bytes.
+        Span 128 bytes, atoms of 16: ``a ^ (a >> 7 & 7) << 4``; it repeats every 1024 bytes.
     bytes128_atom_32B
-        Span 128 bytes, atoms of 32: ``a ^ (a >> 7 & 3) << 5``, every 512 bytes. This and the next
-        two need compute capability 10.0.
+        Span 128 bytes, atoms of 32: ``a ^ (a >> 7 & 3) << 5``; the pattern repeats every 512 bytes.
+        All members with an atom in their name need compute capability 10.0 or later.
     bytes128_atom_32B_flip_8B
-        The same, and in every second row of 128 bytes the two 8-byte halves of each 16 bytes are
-        exchanged: ``^ (a >> 7 & 1) << 3``. For loads only.
+        The same as bytes128_atom_32B, and a second XOR: ``^ (a >> 7 & 1) << 3``. In every second
+        row of 128 bytes it exchanges the two 8-byte halves of each 16 bytes. For loads only.
     bytes128_atom_64B
-        Span 128 bytes, atoms of 64: ``a ^ (a >> 7 & 1) << 6``, every 256 bytes.
+        Span 128 bytes, atoms of 64: ``a ^ (a >> 7 & 1) << 6``; the pattern repeats every 256 bytes.
     """
 
     none = 0
@@ -71,23 +73,24 @@ class TmaSwizzle(IntEnum):
 
 
 class TmaL2FetchSize(IntEnum):
-    """Bytes that L2 fetches at a time from global memory.
+    """Number of bytes that the L2 cache fetches at a time from global memory.
 
-    `cuda::tma_l2_fetch_size`; the values of CUtensorMapL2promotion (cuda.h). It changes only the
-    speed, mostly for narrow boxes: with rows of 64 bytes, copies reach 0.74 of memcpy's speed with
-    none and 0.88 with bytes128 [measured, H200, driver 580.159.04, 2026-11-20]. `bandwidth`
-    measures it for a tensor of yours.
+    The members have the names of `cuda::tma_l2_fetch_size` and the values of CUtensorMapL2promotion
+    (cuda.h). The fetch size changes only the speed of copies, mostly for narrow boxes. If the rows
+    of the box are 64 bytes, copies reach 0.74 of memcpy's speed with the member none and 0.88 with
+    bytes128 [measured, H200, driver 580.159.04, 2026-11-20]. `bandwidth` measures the speed for
+    your tensor.
 
     Attributes
     ----------
     none
-        No more than the copy needs.
+        L2 fetches no more than the copy needs.
     bytes64
-        64 bytes.
+        L2 fetches 64 bytes.
     bytes128
-        128 bytes, a line of L2.
+        L2 fetches 128 bytes, which is one line of L2.
     bytes256
-        256 bytes.
+        L2 fetches 256 bytes.
     """
 
     none = 0
@@ -99,14 +102,16 @@ class TmaL2FetchSize(IntEnum):
 class TmaOobFill(IntEnum):
     """Value that a load writes for elements outside of the tensor.
 
-    `cuda::tma_oob_fill`; the values of CUtensorMapFloatOOBfill (cuda.h).
+    The members have the names of `cuda::tma_oob_fill` and the values of CUtensorMapFloatOOBfill
+    (cuda.h).
 
     Attributes
     ----------
     none
-        Zero bytes.
+        Zeros.
     nan
-        A NaN: the 16-bit word 0x7FF7 repeated (float32: 0x7FF77FF7). For floating-point types only.
+        NaN: the 16-bit word 0x7FF7, repeated for wider types (float32: 0x7FF77FF7). Only
+        floating-point types can have this fill.
     """
 
     none = 0
@@ -114,14 +119,14 @@ class TmaOobFill(IntEnum):
 
 
 class TensorMapIm2ColWideMode(IntEnum):
-    """How far an im2col-wide copy walks along W: CUtensorMapIm2ColWideMode (cuda.h).
+    """Number of pixels that an im2col-wide copy loads along W: CUtensorMapIm2ColWideMode (cuda.h).
 
     Attributes
     ----------
     w
-        Over `pixels_per_column` pixels.
+        A copy loads `pixels_per_column` pixels.
     w128
-        Over 128 pixels; `pixels_per_column` is ignored.
+        A copy loads 128 pixels and ignores `pixels_per_column`.
     """
 
     w = 0
@@ -132,20 +137,22 @@ class TensorMapDataType(IntEnum):
     """Data type of a map's elements: CUtensorMapDataType (cuda.h).
 
     Members have the header's names without `CU_TENSOR_MAP_DATA_TYPE_`; the full names are aliases.
-    The three packed types start with a digit: write them as strings, ``"16U4_ALIGN8B"``, or as
+    The names of the three packed types start with a digit, so Python cannot read them as
+    attributes. Write the string ``"16U4_ALIGN8B"``, or the alias
     ``TensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B``.
 
     Attributes
     ----------
     FLOAT32_FTZ
-        float32. Loads and stores copy the bits, subnormals too; only reductions flush.
+        float32. Loads and stores copy the bits, also of subnormals. Only reductions replace
+        subnormals with zero.
     TFLOAT32, TFLOAT32_FTZ
         float32. Loads round to 10 bits of mantissa, to nearest even; stores copy the bits.
     16U4_ALIGN8B
-        16 values of 4 bits in 8 bytes, packed in shared memory too. This and the next two need
-        compute capability 10.0.
+        16 values of 4 bits in 8 bytes, in global and in shared memory. All three packed types need
+        compute capability 10.0 or later.
     16U4_ALIGN16B
-        The same, followed by a gap of 8 bytes in shared memory.
+        16 values of 4 bits in 8 bytes, followed by a gap of 8 bytes in shared memory.
     16U6_ALIGN16B
         16 values of 6 bits in 12 bytes, followed by a gap of 4 bytes in shared memory.
     """
@@ -163,7 +170,7 @@ class TensorMapDataType(IntEnum):
     FLOAT32_FTZ = 10
     TFLOAT32 = 11
     TFLOAT32_FTZ = 12
-    vars()["16U4_ALIGN8B"] = 13  # the header's name is not a Python identifier
+    vars()["16U4_ALIGN8B"] = 13  # this name is not a Python identifier
     vars()["16U4_ALIGN16B"] = 14
     vars()["16U6_ALIGN16B"] = 15
 
@@ -185,8 +192,9 @@ class TensorMapDataType(IntEnum):
     CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B = 15
 
 
-#: What arguments take: a member, its name or its value, which may be a NumPy integer. Here are the
-#: names that type checkers know and editors offer; `meanings.parse` understands more.
+#: Types of arguments. An argument may be a member, its name, or its value as an int or a NumPy
+#: integer. These types contain the names that type checkers accept and editors offer;
+#: `meanings.parse` accepts more names.
 Interleave = (
     TmaInterleaveLayout
     | Literal["none", "bytes16", "bytes32", "INTERLEAVE_NONE", "INTERLEAVE_16B", "INTERLEAVE_32B"]
@@ -216,8 +224,8 @@ DataTypeName = (
     | Literal["float16", "fp16", "half", "bfloat16", "bf16", "float32", "fp32", "float64", "tf32"]
     | Literal["float8_e4m3fn", "float8_e5m2"]
 )
-#: A data type may also be a framework's dtype. These have no common type, so type checkers need a
-#: cast.
+#: A data type may also be a framework's dtype. The dtypes of all frameworks have no common base
+#: class, so type checkers accept a dtype only with a cast.
 DataType = TensorMapDataType | DataTypeName | SupportsIndex
 Rules = Literal["libcu++", "driver"]
 Im2colRules = Literal["documented", "driver"]
@@ -231,7 +239,7 @@ class HasDLPack(Protocol):
 
 
 class HasCudaArrayInterface(Protocol):
-    """A tensor of a framework without ``__dlpack__``."""
+    """A tensor without ``__dlpack__``: an object with ``__cuda_array_interface__``."""
 
     @property
     def __cuda_array_interface__(self) -> Any: ...
@@ -248,7 +256,7 @@ else:
 
 
 class DLDeviceType(IntEnum):
-    """DLDeviceType (dlpack.h 1.3)."""
+    """Device types of DLPack: DLDeviceType (dlpack.h 1.3)."""
 
     kDLCPU = 1
     kDLCUDA = 2
@@ -269,7 +277,7 @@ class DLDeviceType(IntEnum):
 
 
 class DLDataTypeCode(IntEnum):
-    """DLDataTypeCode (dlpack.h 1.3)."""
+    """Codes of DLPack's data types: DLDataTypeCode (dlpack.h 1.3)."""
 
     kDLInt = 0
     kDLUInt = 1
@@ -291,7 +299,8 @@ class DLDataTypeCode(IntEnum):
     kDLFloat4_e2m1fn = 17
 
 
-#: Members by their C values: this lookup takes a tenth of the time of calling the enum.
+#: The members of each enum, indexed by their C values. Indexing such a tuple takes a tenth of the
+#: time of calling the enum.
 DATA_TYPE_MEMBERS = tuple(TensorMapDataType)
 INTERLEAVE_MEMBERS = tuple(TmaInterleaveLayout)
 SWIZZLE_MEMBERS = tuple(TmaSwizzle)
@@ -299,7 +308,8 @@ L2_MEMBERS = tuple(TmaL2FetchSize)
 FILL_MEMBERS = tuple(TmaOobFill)
 MODE_MEMBERS = tuple(TensorMapIm2ColWideMode)
 
-#: How cuda.h spells each enum: prefix, then one suffix per value. _state.h has them in this order.
+#: The names of each enum's members in cuda.h: a common prefix, and a suffix for each value. The
+#: enums are in the order in which native/ has them.
 C_ENUMS: dict[type[IntEnum], tuple[str, tuple[str, ...]]] = {
     TmaInterleaveLayout: ("CU_TENSOR_MAP_INTERLEAVE_", ("NONE", "16B", "32B")),
     TmaSwizzle: (
@@ -314,7 +324,7 @@ C_ENUMS: dict[type[IntEnum], tuple[str, tuple[str, ...]]] = {
 
 
 def c_name(member: IntEnum) -> str:
-    """Return a member's spelling in cuda.h.
+    """Return a member's name in cuda.h.
 
     >>> c_name(TmaSwizzle.bytes128_atom_32B)
     'CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B'
@@ -323,8 +333,8 @@ def c_name(member: IntEnum) -> str:
     return prefix + suffixes[member]
 
 
-#: Every name of every member, including those of cuda.h with and without CU_TENSOR_MAP_; calls with
-#: these are read in C too.
+#: Name -> member, for each enum. The names of cuda.h are included, with and without their prefix
+#: CU_TENSOR_MAP_. The C extension accepts these names too.
 NAMES: dict[type[IntEnum], dict[str, IntEnum]] = {
     enum: {
         **enum.__members__,

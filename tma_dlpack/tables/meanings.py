@@ -1,7 +1,7 @@
-"""Other spellings of enum members: bytes, and names of the driver, CUTLASS, PTX and frameworks.
+"""Other spellings of enum members: numbers of bytes, names in the driver, CUTLASS, PTX, frameworks.
 
-`parse` converts a user's value to a member. It accepts a word only if the word has one meaning:
-``"u4"`` may be either of two packed types, so `parse` returns None for it.
+`parse` converts a user's value to a member. It accepts a word only if the word has exactly one
+meaning. For example, it returns None for ``"u4"``, because two packed types have values of 4 bits.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tma_dlpack.tables.errors import bad_value
 
 AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 
-NEAR = 0.75  # difflib's ratio: 'byte128' is near 'bytes128', 'tiled' is near no name
+NEAR = 0.75  # minimum similarity (difflib): 'byte128' is similar to 'bytes128', 'tiled' to no name
 
 
 def _carriers(dtype: DLDataType) -> list[TensorMapDataType]:
-    """Return the map's type of a DLPack type, else the types of its size."""
+    """Return the default data type of a DLPack type; all types of its size if none is default."""
     own = data_type_of(dtype)
     return [own] if own is not None else list(overrides_of(dtype))
 
@@ -39,9 +39,9 @@ _OF_DTYPES = "; ".join(
     f"{_carriers(NAMED_DTYPES[name])[0].name}: {name} {names}"
     for name, names in NAMES_OF_DTYPES.items()
 )
-#: The spellings of an enum: words that may come before a name | words that may come after it |
-#: members: their other names. From CUTLASS: Swizzle<B,M,S> on bytes; K_INTER and MN_INTER mean no
-#: swizzle.
+#: The spellings of an enum: words that may come before a name | words that may come after a name |
+#: member: its other names. Two spellings are from CUTLASS: ``Swizzle<B,M,S>`` (for addresses in
+#: bytes), and K_INTER and MN_INTER, which mean no swizzle.
 _SPELLINGS = {
     enum: (before, after, names)
     for enum, before, after, names in rows(f"""
@@ -67,10 +67,12 @@ _WORD = re.compile(r"[\w.:]{1,60}(<[\d, ]{1,20}>)?", re.ASCII)
 
 
 def parse(enum: type[AnyEnum], value: object) -> AnyEnum | None:
-    """Return the member that a user means: by itself, its value, a name, or a word or a number.
+    """Return the member that a user's value means.
 
-    A number that is a value means that value; any other may be bytes (see `meaning`). None for a
-    value without a meaning or with two, for members of other enums, bools and floats.
+    The value may be the member itself, the member's value, one of its names, or another spelling
+    (see `meaning`). A number that is not the value of a member may be a number of bytes, such as
+    128. Return None for a value with no meaning or several meanings, and for bools, floats and
+    members of other enums.
 
     >>> from tma_dlpack.tables.enums import TmaSwizzle
     >>> parse(TmaSwizzle, "bytes128") is parse(TmaSwizzle, 3) is parse(TmaSwizzle, "SWIZZLE_128B")
@@ -94,12 +96,12 @@ def parse(enum: type[AnyEnum], value: object) -> AnyEnum | None:
 
 
 def has_name(enum: type[IntEnum], word: str) -> bool:
-    """Return whether a word is a name of a member, and not another word for the member."""
+    """Return whether a word is a name of a member in `NAMES`, not another spelling."""
     return word in NAMES[enum]
 
 
 def choices_of(enum: type[IntEnum], value: object) -> str:
-    """Return the fix for a value that `parse` does not understand."""
+    """Return the text of the fix for a value for which `parse` returned None."""
     near = near_name(enum, value)
     if enum is TensorMapDataType and (needs := packed_needs(text_of(value) or "")):
         return needs
@@ -107,7 +109,8 @@ def choices_of(enum: type[IntEnum], value: object) -> str:
     return f"choose one of {choices}" + (f"; did you mean {near!r}?" if near else "")
 
 
-#: Names of types of fewer than 8 bits -> the map type of two or four of them, and how to pack.
+#: Data type of a map -> (names of types whose values it packs, number and size of values that share
+#: bytes).
 _PACKED_WORDS = {
     "16U4_ALIGN8B": ("int4 uint4 float4 fp4 e2m1 float4_e2m1 float4_e2m1fn", "two 4-bit"),
     "16U6_ALIGN16B": ("float6 fp6 e2m3 e3m2 float6_e2m3fn float6_e3m2fn", "four 6-bit"),
@@ -115,7 +118,7 @@ _PACKED_WORDS = {
 
 
 def packed_needs(word: str) -> str:
-    """Return the requirement of a type of fewer than 8 bits; "" for other words.
+    """Return what a map needs for a value type of fewer than 8 bits; "" for any other word.
 
     >>> packed_needs("torch.int4")[:63]
     'int4 values are packed: pass a uint8 tensor that holds two 4-bi'
@@ -132,19 +135,19 @@ def packed_needs(word: str) -> str:
 
 
 def dlpack_type_of(value: object) -> DLDataType | None:
-    """Return the DLPack type of an object with `__dlpack_data_type__`; None for others."""
+    """Return the DLPack type of an object with `__dlpack_data_type__`; else None."""
     method = getattr(type(value), "__dlpack_data_type__", None)
     try:
         code, bits, lanes = method(value)  # type: ignore[misc]
         return DLDataType(int(code), int(bits), int(lanes))
     except Exception:
-        # The type lacks the method, or the method raises or returns no such triple.
+        # The object lacks the method, or the method raises or does not return three integers.
         return None
 
 
 @lru_cache(maxsize=256)
 def meaning(enum: type[AnyEnum], word: str) -> AnyEnum | None:
-    """Return the member for another spelling, word or number; None if it is not clear.
+    """Return the member with another spelling; None if no member or several members have it.
 
     >>> from tma_dlpack.tables.enums import TmaSwizzle
     >>> meaning(TmaSwizzle, "128"), meaning(TmaSwizzle, "Swizzle<3,4,3>"), meaning(TmaSwizzle, "16")
@@ -165,7 +168,7 @@ def _words_of(enum: type[AnyEnum]) -> dict[str, AnyEnum]:
 
 
 def _plain(enum: type[IntEnum], word: str) -> str:
-    """Reduce a word to what distinguishes the members, such as ``128`` of ``K_SW128``."""
+    """Return the part of a word that distinguishes members, such as ``128`` for ``K_SW128``."""
     letters = re.sub(r"[^a-z0-9,]", "", word.lower().removesuffix("_t"))
     before, after = _around(enum)
     return after.sub("", before.sub("", letters))
@@ -182,17 +185,19 @@ def _either(words: str) -> str:
 
 
 def near_name(enum: type[IntEnum], value: object) -> str | None:
-    """Return the only name near a misspelt word, with the same digits; else None.
+    """Return the only name that is similar to a misspelt word; else None.
+
+    A similar name has the same numbers as the word.
 
     >>> from tma_dlpack.tables.enums import TmaSwizzle
     >>> near_name(TmaSwizzle, "byte128"), near_name(TmaSwizzle, "bytes256")
     ('bytes128', None)
     """
-    import difflib  # a millisecond that only a wrong name needs
+    import difflib  # here, because the import takes a millisecond and only wrong names need it
 
     word = text_of(value)
     if word is None:
-        word = name_of_dtype(value) or shown(value)  # None, nan are shown
+        word = name_of_dtype(value) or shown(value)  # `shown` returns "None" or "nan"
     if not _WORD.fullmatch(word):
         return None
     digits = re.findall(r"\d+", word)
@@ -202,7 +207,7 @@ def near_name(enum: type[IntEnum], value: object) -> str | None:
 
 
 def dtype_called(word: str) -> str | None:
-    """Return NumPy's name of the dtype that a word means; None if it means none.
+    """Return NumPy's name of the dtype that a word means; None if no dtype has such a name.
 
     >>> dtype_called("torch.half"), dtype_called("bf16"), dtype_called("fp8")
     ('float16', 'bfloat16', None)
@@ -222,12 +227,12 @@ def _dtype_words() -> dict[str, str]:
 def dtype_named(name: str) -> DLDataType:
     """Return the DLPack type of a name, such as ``"bfloat16"``, ``"bf16"`` or ``"torch.half"``.
 
-    Raises `TmaPreconditionError` with the list of names for an unknown name.
+    Raises `TmaPreconditionError` for an unknown name; the message lists the names.
 
     >>> dtype_named("float16") == dtype_named("half")
     True
     """
-    bare = name.rpartition(".")[2]  # of torch.float16
+    bare = name.rpartition(".")[2]  # float16 if the name is torch.float16
     found = NAMED_DTYPES.get(bare) or NAMED_DTYPES.get(dtype_called(name) or "")
     if found is None:
         fix = packed_needs(name) or (
@@ -246,6 +251,6 @@ def name_of_dtype(value: object) -> str | None:
         is_class = issubclass(kind, type) and value.__module__ != "builtins"
         if issubclass(kind, np.dtype) or is_class or hasattr(kind, "dtype"):
             return np.dtype(value).name  # type: ignore[call-overload, no-any-return]
-    except Exception:  # any class may raise anything
+    except Exception:  # a class of another module may raise any error
         return None
     return None

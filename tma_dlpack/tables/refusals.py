@@ -1,8 +1,8 @@
-"""Reasons to refuse arguments, bytes of maps, files and copies: a row each.
+"""Reasons to refuse arguments, bytes of maps, files and copies: one row for each reason.
 
-An operand's are in `consumer.refusals`, a tensor's in `dlpack.layout`, the preconditions of a map
-in `checks`. `Rule.error` raises a row. If the limit depends on the call, `asks` is the general
-limit for the list of rules.
+Other modules have the reasons to refuse an operand (`consumer.refusals`), a tensor
+(`dlpack.layout`) and the arguments of a map (`checks`). `Rule.error` makes the error of a row. If
+the limit depends on the call, the column `asks` has a general limit, which the list of rules shows.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from typing import NoReturn
 from tma_dlpack.tables.rule import ARGUMENT, Rule, rules_of
 from tma_dlpack.tables.targets import PROVENANCE
 
-#: Limits of files from other sources; larger files are not read.
+#: Limits of the sizes of files that users pass. Larger files are refused.
 MAX_PTX_BYTES = 96 << 20
 MAX_LOG_BYTES = 1 << 27
-MAX_PIPED_DUMP_BYTES = 1 << 29  # of a core dump from a pipe or compressed; a file has no limit
-MAX_TRACE_CHARACTERS = 1 << 27  # of JSON; 10,000 different maps have about 1 << 24
-MAX_VERIFY_BYTES = 1 << 27  # of JSON; `verify` of 10,000 cases each writes about 80 MB
+# For a core dump that is compressed or comes from a pipe. A plain file has no limit.
+MAX_PIPED_DUMP_BYTES = 1 << 29
+MAX_TRACE_CHARACTERS = 1 << 27  # the JSON of 10,000 different maps has about 1 << 24 characters
+MAX_VERIFY_BYTES = 1 << 27  # `verify` with n=10,000 writes about 80 MB of JSON
 VERIFY_FORMAT = "tma_dlpack verify, 1"
 
 _PTX = "PTX ISA, cp.async.bulk.tensor"
@@ -83,11 +84,11 @@ FILE_VERIFY | path
 """,
 )
 
-#: The rows by id.
+#: Id -> row, for arguments and files.
 REFUSALS: dict[str, Rule] = {row.id: row for row in (*CALL_RULES, *FILE_RULES)}
 
-#: Reasons to refuse a copy, for all backends. `unsupported` is "hardware" if the hardware itself
-#: fails on such a copy, else empty.
+#: Reasons to refuse a copy, for all backends. In these rows, `unsupported` is "hardware" if the
+#: hardware fails on such a copy, and empty otherwise.
 _COPY_ROWS = rules_of(
     "copy",
     f"""
@@ -186,7 +187,7 @@ COPY_READ_ONLY | | stores and reductions need writeable memory
     | DLPACK_FLAG_BITMASK_READ_ONLY (dlpack.h 1.3); numpy.ndarray.flags; JAX: arrays are immutable
 """,
 )
-#: The rows of copies by id.
+#: Id -> row, for copies. Here `unsupported` is a bool.
 COPY_REFUSALS = {row.id: replace(row, unsupported=bool(row.unsupported)) for row in _COPY_ROWS}
 
 
@@ -198,8 +199,8 @@ def refuse(
     *,
     fix: str | None = None,
 ) -> NoReturn:
-    """Raise the error of a rule of copies; `found` is the first half of the message.
+    """Raise the error of a row of `COPY_REFUSALS`; `found` is the first half of the message.
 
-    `fix` replaces the fix of the row, if the caller knows the value that the user should pass.
+    `fix` replaces the fix of the row. The caller passes it if it knows a value that is allowed.
     """
     COPY_REFUSALS[rule].refuse(argument, found, cause, fix)

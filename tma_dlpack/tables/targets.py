@@ -1,9 +1,9 @@
-"""Limits of the engine and the driver, and `Target`: the facts about a GPU that rules need.
+"""Limits of the TMA engine and of the driver, and `Target`: the facts about a GPU that rules need.
 
-Rules read these facts, so that they never ask a device. Limits whose names end in `END` are the
-first value that is too large. Source: CUDA driver API, cuTensorMapEncodeTiled and
-cuTensorMapEncodeIm2col. The limits marked as measured are from an H200 (driver 580.159.04,
-2026-11-20).
+Rules read a `Target` and never query a device. A limit whose name ends in `END` is the smallest
+value that is too large. Source of the limits: CUDA driver API, cuTensorMapEncodeTiled and
+cuTensorMapEncodeIm2col. Limits with the comment "measured" were measured on an H200 (driver
+580.159.04, 2026-11-20).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 from tma_dlpack.tables.coerce import shown, text_of
 from tma_dlpack.tables.errors import argument_error, bad_value
 
-MAP_BYTES = 128  # of a CUtensorMap; its address field comes first
-ADDRESS_BYTES = 8
-ALIGNMENT_BYTES = 128  # alignas of CUtensorMap in CUDA 13's cuda.h (64 in the documents)
+MAP_BYTES = 128  # size of a CUtensorMap
+ADDRESS_BYTES = 8  # size of the address field, which is at the start of a CUtensorMap
+ALIGNMENT_BYTES = 128  # alignas of CUtensorMap in cuda.h of CUDA 13; the documents say 64
 
 MAX_RANK = 5
 MIN_RANK_IM2COL = 3
@@ -28,37 +28,39 @@ ADDRESS_END = 1 << 57  # measured
 STRIDE_BYTES_END = 1 << 40
 MAX_DIM = 1 << 32
 
-MAX_BOX = 256  # entries of a box, and channels per pixel
+MAX_BOX = 256  # limit of each extent of a box, and of channels per pixel
 MAX_PIXELS = 1024
 MAX_ELEM_STRIDE = 8
-#: A ragged map (make.recipes has the arithmetic): the extent of the ragged dimension, the extent of
-#: the two dimensions that are added, and the smallest stride that is too large, in elements: its
-#: product with RAGGED_EXTENT is 2^64.
+#: Constants of a ragged map (make.recipes has the arithmetic). RAGGED_EXTENT is the extent of the
+#: ragged dimension. RAGGED_EXTRA_EXTENT is the extent of each of the two added dimensions.
+#: RAGGED_STRIDE_END is the smallest stride, in elements, that is too large: its product with
+#: RAGGED_EXTENT is 2^64.
 RAGGED_EXTENT = 1 << 30
 RAGGED_EXTRA_EXTENT = 0x7FFF_0000
 RAGGED_STRIDE_END = 1 << 34
 
-CORNER_ENDS = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}  # rank -> a corner entry lies in [-end, end)
+CORNER_ENDS = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}  # rank -> end: -end <= entry of a corner < end
 MAX_BOX_BYTES = 233_472  # 228 KB; measured
-INNER_BYTES = 16  # a row of a box is a multiple of it
-PACKED_GROUP = 16  # values of a packed type in one chunk of shared memory
-PADDED_INNER_VALUES = 128  # a row of a box, for the two packed types that are padded to 16 bytes
+INNER_BYTES = 16  # the size of a row of a box must be a multiple of this
+PACKED_GROUP = 16  # number of values of a packed type in a chunk of shared memory
+PADDED_INNER_VALUES = 128  # values in a row of a box of an ALIGN16B type
 
-#: nvbug 5736804: on compute capability 10.0 and later, drivers before this one set bit 85, the
-#: allocation class (tables/bits.py), in maps whose memory is smaller than this and not dense,
-#: and copies through them can fault. Source: release notes of driver 595.71.05; documented, not
-#: measured.
-BIT_85_MENDED_IN = 13020  # CUDA 13.2, as cuDriverGetVersion returns it
+#: nvbug 5736804: on compute capability 10.0 and later, drivers older than BIT_85_MENDED_IN set bit
+#: 85 (the allocation class, see tables/bits.py) in maps whose memory is smaller than
+#: BIT_85_SMALL_BYTES and not dense. Copies with such maps can fault. Source: release notes of
+#: driver 595.71.05; documented, not measured.
+BIT_85_MENDED_IN = 13020  # CUDA 13.2 as a number of cuDriverGetVersion
 BIT_85_SMALL_BYTES = 128 * 1024
 
-DLPACK_VERSION = (1, 3)  # the highest that is read
+DLPACK_VERSION = (1, 3)  # the highest version that this package can read
 
-WIDE_SWIZZLES = 0b001_1100  # of im2col-wide maps: bit i for TmaSwizzle i
+WIDE_SWIZZLES = 0b001_1100  # bit i is set if im2col-wide maps may have the TmaSwizzle of value i
 
-#: Bytes of one row of the pattern, by TmaSwizzle; a box must not be wider.
+#: TmaSwizzle -> span in bytes. A row of a box must not be wider than the span; 0 means no limit.
 SWIZZLE_SPAN_BYTES = (0, 32, 64, 128, 128, 128, 128)
 
-#: CUresults that are an error of a kernel: every later call of the process returns them.
+#: The CUresults of failed kernels. After such a failure, every later call of the process returns
+#: the same CUresult.
 STICKY = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 999})
 HOW_TO_FIND = (
     "Run the program again with CUDA_LAUNCH_BLOCKING=1, so that the failing launch itself raises, "
@@ -67,11 +69,13 @@ HOW_TO_FIND = (
 
 # --- Targets ------------------------------------------------------------------------------------
 
-#: Where the layout of the 128 bytes is from, for sm_90 and for the targets with a derived layout.
+#: The source of the layout of the 128 bytes: PROVENANCE for sm_90, DERIVED for the targets with a
+#: derived layout.
 PROVENANCE = "measured on an NVIDIA H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; not published"
 DERIVED = "derived from ptxas 13.0 and maps of CuTe DSL 4.8.1, not measured"
 
-#: Features of a GPU, as expressions of its compute capability. The generator prints them in C.
+#: Features of a GPU: name -> condition on its compute capability. The generator prints the
+#: conditions in C.
 COLUMNS: dict[str, str] = {
     "has_tma": "major >= 9",
     "is_sm_9x": "major == 9",
@@ -102,41 +106,44 @@ def _is_int(value: object, low: int, end: int) -> bool:
 class Target:
     """The GPU that a map is for: compute capability, shared memory, driver version.
 
-    Pass one, or a preset's name such as ``"sm_90"``, as `target=`; `TARGETS` has the presets.
+    Pass a Target, or the name of a preset such as ``"sm_90"``, as `target=`. `TARGETS` has the
+    presets.
 
     Parameters
     ----------
     compute_capability : tuple of two int
-        Such as ``(9, 0)``.
+        Major and minor number, such as ``(9, 0)``.
     max_smem_bytes : int
-        Shared memory per block after opt-in, bytes (``sharedMemPerBlockOptin``).
+        Maximum shared memory per block in bytes, after opt-in (``sharedMemPerBlockOptin``).
     driver_version : int or None
-        As ``cuDriverGetVersion`` gives it, such as 13000; None if not known.
+        The version that ``cuDriverGetVersion`` returns, such as 13000; None if it is not known.
     multiprocessors : int or None
-        Number of SMs; None if not known.
+        Number of SMs; None if it is not known.
 
     Attributes
     ----------
     has_tma : bool
         Whether the GPU has a Tensor Memory Accelerator (9.0 and later).
     is_sm_9x : bool
-        Whether it is 9.x, without atom swizzles and packed types (as libcu++ decides).
+        Whether the compute capability is 9.x. Such a GPU has no atom swizzles and no packed types;
+        libcu++ uses the same condition.
     has_wide : bool
-        Whether it has instructions for im2col-wide maps: 10.0 and later.
+        Whether the GPU has instructions for im2col-wide maps (10.0 and later).
     has_scatter4 : bool
-        Whether it has tile::scatter4: 10.0 and later, except 12.x, where ptxas refuses it.
+        Whether the GPU has tile::scatter4: 10.0 and later, except 12.x, for which ptxas refuses
+        the instruction.
     has_model : bool
-        Whether maps can be encoded without a driver, by the measured layout (sm_90 only; H200,
-        driver 580.159.04); so are the driver's own rules.
+        Whether maps can be encoded without a driver, in the measured layout (sm_90 only). The
+        layout and the driver's own rules were measured on an H200, driver 580.159.04.
     has_derived_layout : bool
-        Whether tiled maps can be decoded with a layout derived from the compiler: the code that
-        ptxas 13.0 generates for ``tensormap.replace`` writes the same bits on these GPUs as on
-        sm_90; not measured. Only the driver encodes maps for them.
+        Whether tiled maps can be decoded with a layout that is derived from the compiler, not
+        measured. The code that ptxas 13.0 generates for ``tensormap.replace`` writes the same bits
+        for these GPUs as for sm_90. Only the driver encodes maps for these GPUs.
 
     Raises
     ------
     TmaPreconditionError
-        If an argument is not as above.
+        If an argument has a wrong type or is out of range.
 
     Examples
     --------
@@ -178,9 +185,9 @@ class Target:
 
     @classmethod
     def of(cls, target: Target | str) -> Target:
-        """Return the preset of a name, such as ``"sm_90"`` or ``"sm_90a"``, or the Target itself.
+        """Return a Target unchanged, or the preset of a name such as ``"sm_90"`` or ``"sm_90a"``.
 
-        Raises `TmaPreconditionError` for anything else.
+        Raises `TmaPreconditionError` for any other argument.
         """
         if issubclass(type(target), Target):
             return target  # type: ignore[return-value]
@@ -195,7 +202,7 @@ class Target:
 
     @property
     def name(self) -> str:
-        """Its name, such as ``sm_90``."""
+        """Name of the target, such as ``sm_90``."""
         return "sm_{}{}".format(*self.compute_capability)
 
     def __str__(self) -> str:
@@ -203,9 +210,9 @@ class Target:
         return self.name
 
 
-#: The presets that `target=` takes by name. Shared memory: CUDA C++ Programming Guide, technical
-#: specifications per compute capability (227 KB, and 99 KB on 12.x); of sm_107 CUTLASS's arch.h
-#: (327 KB).
+#: The presets that `target=` accepts by name. Source of the sizes of shared memory: CUDA C++
+#: Programming Guide, technical specifications per compute capability (227 KB, and 99 KB on 12.x);
+#: for sm_107, arch.h of CUTLASS (327 KB).
 TARGETS: dict[str, Target] = {
     "sm_90": Target((9, 0), 232_448),
     "sm_100": Target((10, 0), 232_448),
@@ -218,10 +225,11 @@ TARGETS: dict[str, Target] = {
 
 _BEFORE_TMA = re.compile(r"(?:sm|compute)_[1-8]\d")
 
-#: The target of host tensors without `target=`.
+#: The target for host tensors if `target=` is omitted.
 DEFAULT_TARGET = TARGETS["sm_90"]
 
-#: The presets by name, including the names of architecture-specific code: sm_90a, sm_100a, sm_100f.
+#: The presets by name. Names of architecture-specific and family-specific code are included, such
+#: as sm_90a, sm_100a and sm_100f.
 PRESETS = {
     name + suffix: preset
     for name, preset in TARGETS.items()
@@ -229,5 +237,5 @@ PRESETS = {
     if not (suffix == "f" and preset.is_sm_9x)
 }
 
-#: The presets whose layout of tiled maps is derived, in words.
+#: The names of the presets with a derived layout, as text for messages.
 DERIVED_NAMES = ", ".join(name for name, preset in TARGETS.items() if preset.has_derived_layout)

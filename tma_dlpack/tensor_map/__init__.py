@@ -1,13 +1,13 @@
-"""`TensorMap`: 128 bytes, their description, and the forms for launchers.
+"""`TensorMap`: the 128 bytes of a map, its attributes, and the forms that launchers take.
 
-`map.py` is the public class; its bases are `storage.py` (the aligned bytes; in C
-`native/map.h` with the same attributes; and what launchers take) and `attributes.py` (everything
-that is read from the driver's arguments). `description.py` computes the arguments from the accepted
-call on first use of an attribute, so that making a map is fast, and checks a new address.
-`ptx_replace.py` serves `replace()` and `replace_cuda()`. `text.py` has the map in other forms: as
-text, as C++, and as an argument of numba.
+`map.py` has the public class. Its base classes are in two files. `storage.py` stores the bytes at
+an aligned address; `native/map.h` is the same class in C. `attributes.py` has the attributes, which
+it reads from the driver's arguments. `description.py` computes these arguments when an attribute is
+first used, so making a map is fast. It also checks a new address. `ptx_replace.py` implements
+`replace()` and `replace_cuda()`. `text.py` converts a map to text, to C++, and to an argument of a
+numba kernel.
 
-A new launcher needs a function in `storage.py` and an `as_...` method in `map.py`. A new attribute
-needs a property in `attributes.py`, a row in `text.map_rows`, and its name in the docstring of
-`TensorMap`.
+To add a launcher, add a function to `storage.py` and an `as_...` method to `map.py`. To add an
+attribute, add a property to `attributes.py`, a row to `text.map_rows`, and the name to the
+docstring of `TensorMap`.
 """

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class MapKey(NamedTuple):
-    """The values that a kernel specialises on; see `TensorMap.key`.
+    """The values of a map for which a kernel is compiled; see `TensorMap.key`.
 
     `box_sizes` and `elem_strides` are row-major.
     """
@@ -45,14 +45,17 @@ class MapKey(NamedTuple):
 
 
 class MapAttributes(MapStorage):
-    """The attributes of a map: the driver's names innermost first, libcu++'s names row-major."""
+    """The attributes of a map, under two sets of names.
+
+    Arrays under the driver's names are innermost first. Arrays under libcu++'s names are row-major.
+    """
 
     __slots__ = ()
 
     @property
     @untraced
     def description(self) -> Description:
-        """Arguments, target, encoder and tensor view; computed on first use."""
+        """The map's arguments, target, encoder and tensor view, computed on first use."""
         known = self._description
         return self._describe() if known is None else known
 
@@ -65,12 +68,16 @@ class MapAttributes(MapStorage):
         return known
 
     def _accepted_request(self) -> Request:
-        """Return the request that was accepted, at the map's address."""
+        """Return the request of the call that made the map, with the map's current address."""
+        from tma_dlpack.checks.request import with_facts_in_c
+
         view, request = self.description.view, self.description.request
         assert request is not None
-        # The request keeps the layout, because the tensor may be freed.
+        # Take the layout from the request, because the tensor may be freed.
         of_tensor = {"layout": request.layout, "rank": request.rank}
-        return request.with_fields(address=self._address, view=view, **of_tensor)
+        return with_facts_in_c(
+            request.with_fields(address=self._address, view=view, **of_tensor), self
+        )
 
     @property
     @untraced
@@ -78,7 +85,7 @@ class MapAttributes(MapStorage):
         """The arguments of cuTensorMapEncode*, without the address."""
         known = self._arguments
         if known is None:
-            # C decodes the bytes of a map that it made.
+            # If C made the map, `_numbers` are the arguments that C decodes from the bytes.
             numbers = None if self._description is not None else self._numbers
             known = self.description.arguments if numbers is None else arguments_of(numbers)
             self._keep_arguments(known)
@@ -86,12 +93,12 @@ class MapAttributes(MapStorage):
 
     @property
     def global_address(self) -> int:
-        """Address of element (0, ..., 0) in global memory, bytes."""
+        """Address of element (0, ..., 0) in global memory."""
         return self._address
 
     @property
     def kind(self) -> MapKind:
-        """``"tiled"``, ``"im2col"`` or ``"im2col_wide"``."""
+        """Kind of map: ``"tiled"``, ``"im2col"`` or ``"im2col_wide"``."""
         return self.arguments.kind
 
     @property
@@ -106,22 +113,22 @@ class MapAttributes(MapStorage):
 
     @property
     def global_dim(self) -> tuple[int, ...]:
-        """Extents, innermost first, elements."""
+        """Extents of the tensor in elements, innermost first."""
         return self.arguments.global_dim
 
     @property
     def global_strides(self) -> tuple[int, ...]:
-        """Strides of dimensions 1 to rank - 1, innermost first, bytes."""
+        """Strides of dimensions 1 to rank - 1 in bytes, innermost first."""
         return self.arguments.global_strides
 
     @property
     def box_dim(self) -> tuple[int, ...]:
-        """Box of a tiled map, innermost first, elements; empty for im2col maps."""
+        """Extents of a tiled map's box in elements, innermost first; empty for im2col maps."""
         return self.arguments.box_dim
 
     @property
     def element_strides(self) -> tuple[int, ...]:
-        """Step between elements of the tile, innermost first, elements."""
+        """Distance in the tensor between neighbours in the tile, in elements, innermost first."""
         return self.arguments.element_strides
 
     @property
@@ -144,59 +151,59 @@ class MapAttributes(MapStorage):
         """The value that a load writes for out-of-bounds elements, as a TmaOobFill."""
         return self.arguments.oob_fill
 
-    # libcu++'s names for three of these attributes.
+    # Three of these attributes have other names as arguments of `make_tma_descriptor`.
     @property
     def interleave_layout(self) -> TmaInterleaveLayout:
-        """`interleave` under the argument's name."""
+        """The value of `interleave`, under the argument's name."""
         return self.interleave
 
     @property
     def l2_fetch_size(self) -> TmaL2FetchSize:
-        """`l2_promotion` under the argument's name."""
+        """The value of `l2_promotion`, under the argument's name."""
         return self.l2_promotion
 
     @property
     def oobfill(self) -> TmaOobFill:
-        """`oob_fill` under the argument's name."""
+        """The value of `oob_fill`, under the argument's name."""
         return self.oob_fill
 
     @property
     def pixel_box_lower_corner(self) -> tuple[int, ...]:
-        """Lower corner of an im2col map's bounding box, W first, pixels; empty for tiled maps."""
+        """Lower corner of an im2col map's bounding box in pixels, W first; empty for tiled maps."""
         return self.arguments.pixel_box_lower_corner
 
     @property
     def pixel_box_upper_corner(self) -> tuple[int, ...]:
-        """Upper corner of an im2col map's bounding box, W first, pixels; empty for tiled maps."""
+        """Upper corner of an im2col map's bounding box in pixels, W first; empty for tiled maps."""
         return self.arguments.pixel_box_upper_corner
 
     @property
     def channels_per_pixel(self) -> int:
-        """Channels that an im2col copy takes of each pixel, elements; 0 for tiled maps."""
+        """Number of channels of each pixel that an im2col copy moves; 0 for tiled maps."""
         return self.arguments.channels_per_pixel
 
     @property
     def pixels_per_column(self) -> int:
-        """Pixels that one im2col copy takes; 0 for tiled maps."""
+        """Number of pixels that an im2col copy moves; 0 for tiled maps."""
         return self.arguments.pixels_per_column
 
     @property
     def mode(self) -> TensorMapIm2ColWideMode:
-        """Number of pixels that an im2col-wide copy walks along W, as a TensorMapIm2ColWideMode."""
+        """Number of pixels that an im2col-wide copy loads, as a TensorMapIm2ColWideMode."""
         return self.arguments.mode
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents, row-major, elements (packed types: values)."""
+        """Extents of the tensor, row-major, in elements (for packed types, in values)."""
         return reverse(self.arguments.global_dim)
 
     @property
     @untraced
     def strides(self) -> tuple[int, ...]:
-        """Strides, row-major, elements (packed types: values); the innermost is 1."""
+        """Strides, row-major, in elements (for packed types, in values); the last stride is 1."""
         a = self.arguments
         bits = a.type_row.element_bits
-        # TMA has no innermost stride: those elements are always contiguous.
+        # A map has no stride of dimension 0, because its elements are always contiguous.
         elements = [1]
         for stride_bytes in a.global_strides:
             stride, rest = divmod(stride_bytes * 8, bits)
@@ -210,25 +217,25 @@ class MapAttributes(MapStorage):
 
     @property
     def box_sizes(self) -> tuple[int, ...]:
-        """Box of a tiled map, row-major, elements; empty for im2col maps."""
+        """Extents of a tiled map's box in elements, row-major; empty for im2col maps."""
         return reverse(self.arguments.box_dim)
 
     @property
     def elem_strides(self) -> tuple[int, ...]:
-        """Step between elements of the tile, row-major, elements."""
+        """Distance in the tensor between neighbours in the tile, in elements, row-major."""
         return reverse(self.arguments.element_strides)
 
     def key(self) -> MapKey:
-        """Return the values that a kernel specialises on, as a key for a cache of kernels.
+        """Return a key for a cache of kernels that are compiled for the values of a map.
 
-        The key has every value that decides the layout of a tile in shared memory and the number of
-        bytes of a copy. It has no value that may change from call to call: no address, extents,
-        strides or corners of the bounding box, and no L2 promotion.
+        The key has every value that determines the layout of a tile in shared memory or the number
+        of bytes of a copy. It does not have values that may change between launches of the same
+        kernel: the address, extents, strides, corners of the bounding box, and L2 promotion.
 
         Returns
         -------
         MapKey
-            A named tuple: hashable, comparable, and pickled as plain values.
+            A named tuple that is hashable and comparable and can be pickled.
 
         Examples
         --------
@@ -263,20 +270,20 @@ class MapAttributes(MapStorage):
 
     @property
     def ragged(self) -> int | None:
-        """The dimension of the tensor that `ragged=` names, row-major from 0; None without it."""
+        """The index of the tensor's ragged dimension (row-major from 0); None without `ragged=`."""
         added = self._added_dimensions
         return None if added is None else added[1]
 
     @property
     def _added_dimensions(self) -> tuple[bool, int | None] | None:
-        # (split_inner, ragged); a map made in C has them without a description
+        # The pair (split_inner, ragged). A map that C made has the pair without a description.
         known = self._description
         return self._added if known is None else known.added
 
     @property
     @untraced
     def tx_bytes(self) -> int:
-        """Bytes that one load adds to its mbarrier's transaction count: the operand of expect_tx.
+        """Bytes of one load, which the mbarrier counts: the operand of expect_tx.
 
         Out-of-bounds elements of the box count too.
         """
@@ -292,7 +299,7 @@ class MapAttributes(MapStorage):
     @property
     @opaque
     def smem_bytes(self) -> int:
-        """Bytes of shared memory that one tile spans, swizzle padding included."""
+        """Size of a tile in shared memory in bytes, padding included."""
         from tma_dlpack import geometry
 
         return geometry.smem_bytes(self.arguments)
@@ -300,10 +307,10 @@ class MapAttributes(MapStorage):
     @property
     @opaque
     def smem_alignment(self) -> int:
-        """Alignment of the tile in shared memory, bytes, at which the swizzle pattern starts at 0.
+        """Recommended alignment of a tile in shared memory, in bytes.
 
-        The copy itself needs only 128. Code that reads the tile with a fixed swizzle pattern needs
-        this alignment.
+        With this alignment, the swizzle pattern starts at the first byte of every tile, so code can
+        read all tiles in the same way. A copy itself needs only an alignment of 128 bytes.
         """
         from tma_dlpack import geometry
 
@@ -311,22 +318,23 @@ class MapAttributes(MapStorage):
 
     @property
     def is_derived(self) -> bool:
-        """Whether the map was decoded by a layout that is derived, not measured."""
+        """Whether the map was decoded with a derived layout, not a measured one."""
         return self.target.has_derived_layout and self.description.request is None
 
     @property
     def is_zero(self) -> bool:
-        """Whether all 128 bytes are 0, as in memory to which no map was written."""
+        """Whether all 128 bytes are 0, as in zeroed memory without a map."""
         return self._data is not None and not any(self._data)
 
-    is_nothing = is_zero  # the name in 0.3
+    is_nothing = is_zero  # the name of `is_zero` in version 0.3
 
     @property
     def target(self) -> Target:
         """The GPU that the map was made for, as a Target."""
         if self._description is not None:
             return self.description.target
-        # Of a map that was made in C: the target as given, or the ordinal of the tensor's GPU.
+        # If C made the map, `_target` is the Target of the call, the ordinal of the tensor's GPU,
+        # or None.
         known: Any = self._target
         if type(known) is not int:
             return DEFAULT_TARGET if known is None else known

@@ -1,4 +1,4 @@
-"""The description of a map, which has neither bytes nor address; the rules for a new address."""
+"""`Description`: a map without its bytes and address; also the checks of a new address."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Description:
     arguments : EncodeArguments
     target : Target
     encoder : {"driver", "model", None}
-        What encoded the bytes; None for decoded or changed bytes, and for a map without bytes.
+        The encoder of the bytes. None for decoded or changed bytes, and for a map without bytes.
     view : TensorView or None
-        The tensor, with address 0 and no owner; None for bare addresses.
+        The layout of the tensor, with address 0 and no owner; None for a bare address.
     request : Request or None
-        The request that was accepted; None for decoded bytes.
+        The request of the call that made the map; None for decoded bytes.
     added : (bool, int or None) or None
-        Whether `split_inner=` made the map, and the dimension of the tensor, from 0, that `ragged=`
-        names. None if the call is not known.
+        Whether the map was made with `split_inner=True`, and the index of the tensor's ragged
+        dimension, row-major from 0. None if the call is not known.
     """
 
     arguments: EncodeArguments
@@ -44,16 +44,17 @@ class Description:
     added: tuple[bool, int | None] | None = field(default=None, compare=False)
 
     def of(self, view: TensorView | None) -> Description:
-        """Return the same description of another tensor, or of a bare address."""
+        """Return a copy of the description for another tensor, or for a bare address (None)."""
         return dataclasses.replace(self, view=view)
 
 
 def replaced(known: Description, arguments: EncodeArguments, moved: bool) -> Description:
-    """Describe the map that `TensorMap.replace` returns, whose arguments are `arguments`.
+    """Describe the map that `TensorMap.replace` returns; `known` describes the original map.
 
-    The description has no request. If a field that the coordinates of `split_inner` or `ragged`
-    depend on has changed, it has neither of the two options, because in a map with both the
-    coordinates of each option depend on the dimensions of the other.
+    `arguments` are the new arguments, and `moved` means that the address changed. The result has no
+    request. If a field has changed on which the coordinates of `split_inner` or of `ragged` depend,
+    the result has neither option. In a map with both options, the coordinates of each option depend
+    on the dimensions that the other option added.
     """
     view, added = None if moved else known.view, known.added
     if _coordinate_base(known, known.arguments) != _coordinate_base(known, arguments):
@@ -64,13 +65,14 @@ def replaced(known: Description, arguments: EncodeArguments, moved: bool) -> Des
 def _coordinate_base(known: Description, new: EncodeArguments) -> tuple[object, ...]:
     """Return the fields that the coordinates of `split_inner` and `ragged` depend on.
 
-    Arrays in `new` are innermost first. The order of the dimensions, outermost first: the two that
-    `ragged` adds, the one that `split_inner` adds, the tensor's own.
+    Arrays in `new` are innermost first. From the outermost dimension on, a map has the two
+    dimensions that `ragged` adds, the dimension that `split_inner` adds, and the tensor's
+    dimensions.
     """
     old, (split, ragged) = known.arguments, known.added or (False, None)
     base: list[object] = []
     extra = 0 if ragged is None else 2  # number of dimensions that `ragged` adds
-    # index of the outermost dimension that `ragged` did not add; of a split map, the spans
+    # index of the outermost dimension that `ragged` did not add; a split map counts spans in it
     outermost = old.rank - extra - 1
     if split or extra:
         base += [new.rank, new.interleave]
@@ -95,7 +97,7 @@ def of_request(request: Request, arguments: EncodeArguments, encoder: str | None
         arguments,
         request.target,
         encoder,
-        # a description has address 0 and no owner: it must not keep the tensor alive
+        # the view has address 0 and no owner, because a description must not keep the tensor alive
         view if view is None or view.own is None else view.at(0),
         request,
         (request.rare.split_inner, None if ragged is None else ragged % request.rank),
@@ -103,14 +105,14 @@ def of_request(request: Request, arguments: EncodeArguments, encoder: str | None
 
 
 def describe(tensor_map: Any) -> Description:
-    """Describe a `TensorMap` that was made in C, without parsing or checking its call again."""
+    """Describe a `TensorMap` that C made; do not parse or check its call again."""
     from tma_dlpack.checks.request import driver_call, request_of_map
 
     assert tensor_map._call is not None
     arguments = arguments_of(tensor_map._numbers)
     if tensor_map._call:
         request = request_of_map(tensor_map)
-    else:  # of a driver_encode_* call
+    else:  # a driver_encode_* function made the map
         request = driver_call(arguments, tensor_map._address, tensor_map.target)
     return of_request(request, arguments, tensor_map._encoder)
 
@@ -119,7 +121,7 @@ def describe(tensor_map: Any) -> Description:
 
 
 def check_address(address: int, argument: str, alignment_bytes: int) -> None:
-    """Refuse an address that is misaligned, 0, negative, or 2^57 and above."""
+    """Refuse an address that is misaligned, not above 0, or not below 2^57."""
     if address % alignment_bytes == 0 and 0 < address < ADDRESS_END:
         return
     rule = "ADDRESS_ALIGNED" if address % alignment_bytes else "ADDRESS_RANGE"
@@ -131,11 +133,11 @@ def check_address(address: int, argument: str, alignment_bytes: int) -> None:
 
 
 def differences(description: Description, view: TensorView) -> list[Violation]:
-    """Return one violation for each difference between a tensor and the tensor of a map."""
+    """Return a violation for each property in which a tensor differs from a map's tensor."""
     from tma_dlpack.checks.request import driver_layout
 
     old, arguments = description.view, description.arguments
-    # compare the map's tensor itself, not its description by shape=, strides= and offset=
+    # `own` is the map's tensor; `view` may describe it by shape=, strides= and offset=
     if old is not None and old.own is not None:
         old = old.own
     if old is not None:
@@ -146,7 +148,7 @@ def differences(description: Description, view: TensorView) -> list[Violation]:
             ("device", str(old.device), str(view.device)),
         ]
     else:
-        # a map of a bare address has no tensor: compare the driver's arguments, innermost first
+        # a map of a bare address has no tensor, so compare the driver's arguments, innermost first
         dims, strides_bytes = driver_layout(view, arguments.data_type)
         pairs = [
             ("shape", arguments.global_dim, dims),
@@ -167,7 +169,8 @@ def differences(description: Description, view: TensorView) -> list[Violation]:
 def _type_name(arguments: EncodeArguments, view: TensorView) -> str:
     """Return the name of the map's data type if it fits the tensor's dtype.
 
-    Else return the name of the data type that fits, or of the dtype if none fits.
+    Otherwise return the name of the default data type of the dtype, or the name of the dtype if it
+    has no default.
     """
     usual = data_type_of(view.dtype)
     if arguments.data_type in (usual, *overrides_of(view.dtype)):

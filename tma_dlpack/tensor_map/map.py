@@ -28,24 +28,26 @@ if TYPE_CHECKING:
 
 
 class TensorMap(MapAttributes, Drawn):
-    """A CUDA tensor map (CUtensorMap): 128 bytes that tell the TMA what to copy, and how.
+    """A CUDA tensor map (CUtensorMap): 128 bytes that describe to the TMA what to copy, and how.
 
-    Made by `make_tma_descriptor`, the other `make_*` and `driver_encode_*` functions, or
-    `from_bytes`; the class cannot be called. Maps are immutable and hashable. Two maps are equal if
-    their arguments, address, bytes and target are equal; their tensor objects are not compared. A
-    map keeps its tensor alive.
+    The class cannot be called. `make_tma_descriptor`, the other `make_*` functions, the
+    `driver_encode_*` functions and `TensorMap.from_bytes` return maps. Maps are immutable and
+    hashable. Two maps are equal if their arguments, addresses, bytes and targets are equal; their
+    tensor objects are not compared. A map keeps its tensor alive.
 
-    Pass a map to a kernel with `as_ctypes`, `as_torch`, `as_cuda_bindings`, or by its address
+    Pass a map to a kernel with `as_ctypes`, `as_torch` or `as_cuda_bindings`, or pass its address
     `ptr`.
 
-    Row-major, as the tensor: `shape`, `strides` (elements), `box_sizes`, `elem_strides`. As the
-    arguments are named: `interleave_layout`, `swizzle`, `l2_fetch_size`, `oobfill`.
-    In the driver's order and words (index 0 is innermost): `kind`, `data_type`, `rank`,
-    `global_address`, `global_dim`, `global_strides` (bytes), `box_dim`, `element_strides`,
-    `interleave`, `swizzle`, `l2_promotion`, `oob_fill`; for im2col maps `pixel_box_lower_corner`,
-    `pixel_box_upper_corner`, `channels_per_pixel`, `pixels_per_column`, `mode`.
-    For the kernel: `tx_bytes` (for expect_tx), `smem_bytes`, `smem_alignment`. Known only from the
-    call, and None for decoded bytes: `split_inner`, `ragged`.
+    These attributes are row-major, as in the tensor: `shape`, `strides` (elements), `box_sizes`,
+    `elem_strides`. These attributes have the names of the arguments of `make_tma_descriptor`:
+    `interleave_layout`, `swizzle`, `l2_fetch_size`, `oobfill`.
+    These attributes have the driver's names, and index 0 is the innermost dimension: `kind`,
+    `data_type`, `rank`, `global_address`, `global_dim`, `global_strides` (bytes), `box_dim`,
+    `element_strides`, `interleave`, `swizzle`, `l2_promotion`, `oob_fill`. For im2col maps there
+    are also `pixel_box_lower_corner`, `pixel_box_upper_corner`, `channels_per_pixel`,
+    `pixels_per_column` and `mode`.
+    A kernel needs `tx_bytes` (for expect_tx), `smem_bytes` and `smem_alignment`. `split_inner` and
+    `ragged` are options of the call that made the map; they are None for decoded bytes.
 
     Examples
     --------
@@ -86,24 +88,26 @@ class TensorMap(MapAttributes, Drawn):
         Returns
         -------
         TensorMap
-            A map with exactly these bytes. It has an address and no tensor. 128 zero bytes are not
-            a map yet, but `replace` can make a map from them; `is_zero` is True, and the text of
-            the result says "an all-zero map".
+            A map with exactly these bytes. It has an address and no tensor. The engine cannot copy
+            with 128 zero bytes, but `replace` can make a map from them. The attribute `is_zero` of
+            such a result is True, and its text is "an all-zero map".
 
         Raises
         ------
         TmaPreconditionError
             If the bytes are not a map for `target`.
         TmaUnsupportedError
-            If the layout for `target` is not known, or the map has the 96-byte swizzle of sm_103.
+            If the layout for `target` is not known, or if the map has the 96-byte swizzle of
+            sm_103.
 
         Notes
         -----
-        Measured (H200, driver 580.159.04, 2026-11-20), not published. Bytes 64..127 are kept
-        but not read, because the engine does not read them. An im2col-wide map reads as im2col with
-        one corner. On sm_100 and later: derived from ptxas 13.0's code of tensormap.replace, and
-        from the maps of NVIDIA's CuTe DSL 4.8.1; not measured. Maps that other libraries built are
-        read too: bits 65 and 85 may be set, and the text names their known meaning.
+        The layout for sm_90 is measured (H200, driver 580.159.04, 2026-11-20), not published. The
+        layout for sm_100 and later is derived from the code that ptxas 13.0 generates for
+        tensormap.replace and from the maps of NVIDIA's CuTe DSL 4.8.1; it is not measured. Bytes
+        64..127 are kept but not decoded, because the engine does not read them. An im2col-wide map
+        is decoded as an im2col map whose corners have one entry. Maps that other libraries built
+        are decoded too: bits 65 and 85 may be set, and the text of the map explains these bits.
 
         Examples
         --------
@@ -142,7 +146,7 @@ class TensorMap(MapAttributes, Drawn):
     @property
     @untraced
     def ptr(self) -> int:
-        """Address of the map's own 128 bytes, 128-byte aligned and valid as long as the map lives.
+        """Address of the map's 128 bytes, aligned to 128 bytes and valid while the map exists.
 
         Raises `TmaUnsupportedError` for the map of a host tensor, for an unpickled map, and for a
         map that could not be encoded on this machine.
@@ -159,7 +163,7 @@ class TensorMap(MapAttributes, Drawn):
     def numpy(self) -> NDArray[np.uint8]:
         """Return the 128 bytes as a read-only uint8 array.
 
-        For a launchable map the array shares the storage of `ptr` and keeps this storage alive.
+        If the map is launchable, the array shares the storage of `ptr` and keeps the storage alive.
         Raises `TmaUnsupportedError` if the map could not be encoded on this machine.
         """
         if not self._launchable:
@@ -169,7 +173,7 @@ class TensorMap(MapAttributes, Drawn):
         return shared
 
     def _shared_bytes(self) -> NDArray[np.uint8]:
-        """Return the bytes that `ptr` points to as a writable array that keeps the map alive."""
+        """Return the 128 bytes at `ptr` as a writable array, which keeps the map alive."""
         self._keep_data()
         from tma_dlpack.dlpack import array_at
 
@@ -179,10 +183,10 @@ class TensorMap(MapAttributes, Drawn):
     def as_ctypes(self) -> Any:
         """Return the map as a ctypes array of 128 bytes that shares the storage of `ptr`.
 
-        For launchers that take a ctypes object or a pointer to it, such as cuLaunchKernel. The
-        array keeps the storage alive. Do not write to the array: a write changes the bytes that
-        launchers get, but not the attributes of the map. Raises `TmaUnsupportedError` as `ptr`
-        does.
+        Some launchers take a ctypes object, or a pointer to such an object, for example
+        cuLaunchKernel. The array keeps the storage alive. Do not write to the array: a write
+        changes the bytes that launchers receive, but not the attributes of the map. Raises
+        `TmaUnsupportedError` as `ptr` does.
         """
         return np.ctypeslib.as_ctypes(self._shared_bytes())
 
@@ -190,22 +194,22 @@ class TensorMap(MapAttributes, Drawn):
     def as_torch(self) -> Any:
         """Return the map as a torch CPU tensor, uint8[128], that shares the storage of `ptr`.
 
-        For a PyTorch extension: an ``at::Tensor`` of 128 bytes, 128-byte aligned. The tensor keeps
-        the storage alive. Do not write to the tensor: a write changes the bytes that launchers get,
-        but not the attributes of the map. Raises `TmaUnsupportedError` as `ptr` does, and if torch
-        is not imported.
+        A PyTorch extension receives this tensor as an ``at::Tensor`` of 128 bytes, aligned to 128
+        bytes. The tensor keeps the storage alive. Do not write to the tensor: a write changes the
+        bytes that launchers receive, but not the attributes of the map. Raises
+        `TmaUnsupportedError` as `ptr` does, and if torch is not imported.
         """
         return for_torch(self._shared_bytes())
 
     @opaque
     def as_cuda_bindings(self) -> Any:
-        """Return the map as a ``cuda.bindings.driver.CUtensorMap``, a copy with its own storage.
+        """Return a copy of the map as a ``cuda.bindings.driver.CUtensorMap``.
 
         Raises `TmaUnsupportedError` as `ptr` does, and if cuda-bindings is not installed.
         """
         if not self._launchable:
             self._refuse_pointer()
-        # cuda.bindings sets the 128 bytes as 16 words of 64 bits
+        # the attribute `opaque` of a CUtensorMap takes the 128 bytes as 16 words of 64 bits
         words = np.frombuffer(bytes(self), dtype="<u8")
         try:
             from cuda.bindings import driver
@@ -221,7 +225,7 @@ class TensorMap(MapAttributes, Drawn):
 
     @property
     def _numba_type_(self) -> Any:
-        """The type of the map as a kernel's argument in numba-cuda-mlir, passed by value."""
+        """The type that numba-cuda-mlir uses to pass the map to a kernel by value."""
         from tma_dlpack.tensor_map.text import numba_type
 
         return numba_type()
@@ -237,29 +241,35 @@ class TensorMap(MapAttributes, Drawn):
         """Return None; `make.extension` replaces this function if the extension is built."""
         return None
 
+    @staticmethod
+    def _described(tensor_map: TensorMap) -> Any:
+        """Return None; `make.extension` replaces this function if the extension is built."""
+        return None
+
     @opaque
     def with_address(self, tensor_or_int: object) -> TensorMap:
-        """Return the same map for another tensor of the same layout, or for another address.
+        """Return a copy of the map for another tensor of the same layout, or for another address.
 
-        Only the address changes, as with cuTensorMapReplaceAddress, and only the new tensor or
-        address is checked.
+        Only the address changes, as with cuTensorMapReplaceAddress, so only the new tensor or the
+        new address is checked.
 
         Parameters
         ----------
         tensor_or_int : tensor or int
-            A tensor of the same shape, strides, data type and device, which the new map keeps
-            alive; or an address on the map's device, whose memory the caller keeps alive.
+            A tensor with the shape, strides, data type and device of the map's tensor, or an
+            address on the map's device. The new map keeps a tensor alive. If you pass an address,
+            you must keep its memory alive.
 
         Returns
         -------
         TensorMap
-            Launchable unless the map describes host memory.
+            A map that is launchable unless it describes host memory.
 
         Raises
         ------
         TmaPreconditionError
-            If the tensor's shape, strides, data type or device differ (the message says which), or
-            the address is misaligned or too large.
+            If the tensor's shape, strides, data type or device differ from the map's (the message
+            names the difference), or if the address is misaligned or too large.
 
         Examples
         --------
@@ -283,7 +293,7 @@ class TensorMap(MapAttributes, Drawn):
         view = as_tensor_view(tensor_or_int)
         if differing := differences(self.description, view):
             raise TmaPreconditionError(differing)
-        # a map of shape=, strides= and offset= describes the new tensor's memory in the same way
+        # if shape=, strides= or offset= made the map, describe the new tensor by them too
         described = self.description.view
         if described is not None and described.own is not None:
             view = view.as_strided(described.shape, described.strides, described.offset_bytes)
@@ -295,10 +305,10 @@ class TensorMap(MapAttributes, Drawn):
 
     @opaque
     def at_bare_address(self, address: int) -> TensorMap:
-        """Return the same map at an address, launchable and without a tensor.
+        """Return a copy of the map with another address; the copy is launchable and has no tensor.
 
-        The address must be a multiple of 16 for every map, as in cuTensorMapReplaceAddress
-        [measured, H200, driver 580.159.04, 2026-11-20]. The caller keeps the memory alive.
+        The address of any map must be a multiple of 16, as for cuTensorMapReplaceAddress [measured,
+        H200, driver 580.159.04, 2026-11-20]. The caller must keep the memory alive.
         """
         from tma_dlpack.tensor_map.description import check_address
 
@@ -333,28 +343,28 @@ class TensorMap(MapAttributes, Drawn):
     ) -> TensorMap:
         """Return a map with some fields changed, as PTX ``tensormap.replace`` changes them.
 
-        Only the named fields change. Entries past the rank keep their values, and so do bytes
-        64..127, which the engine ignores: the hardware does the same. Each value is checked against
-        the range of its field. The rules are not checked, so the result may be a map that the
-        driver would refuse. If it changes a field from which coordinates of `split_inner` or
-        `ragged` are computed (spans, rows or added dimensions), both attributes of the map become
-        None.
+        Only the fields that you pass change. As on the hardware, array entries past the rank keep
+        their values, and so do bytes 64..127, which the engine ignores. Each value is checked
+        against the range of its field. The rules are not checked, so the result may be a map that
+        the driver would refuse. The coordinates of `split_inner` and `ragged` are computed from
+        some fields (spans, rows, added dimensions). If you change such a field, the attributes
+        `split_inner` and `ragged` of the result are None.
 
         Parameters
         ----------
         global_address : int, optional
             A multiple of 16 below 2^57. If omitted, the map keeps its address and tensor.
         rank : int, optional
-            1..5. (The PTX operand is rank - 1; `replace_cuda` writes this operand.)
+            1..5. The PTX operand is rank - 1; `replace_cuda` writes this operand.
         box_dim, global_dim, element_stride : dict of int to int, optional
             Dimension (0..4, 0 is innermost) -> value, in elements.
         global_stride : dict of int to int, optional
             Ordinal (0..3, 0 is the stride of dimension 1) -> value, in bytes, a multiple of 16.
         elemtype : TensorMapDataType, name, or int, optional
-            A member or name is a data type. A plain int is the **PTX number** (f16 is 6, bf16 10,
-            tf32 11), which differs from the driver's enum.
+            A member or a name is a data type. An int is the **PTX number** of a data type (f16 is
+            6, bf16 is 10, tf32 is 11), which differs from the driver's enum.
         interleave_layout, swizzle_mode, fill_mode : enum member, name or value, optional
-            On sm_100 and later, `swizzle_mode` also sets PTX's swizzle_atomicity.
+            For sm_100 and later, `swizzle_mode` also sets the PTX field swizzle_atomicity.
 
         Returns
         -------
@@ -363,10 +373,11 @@ class TensorMap(MapAttributes, Drawn):
         Raises
         ------
         TmaPreconditionError
-            If a value is out of range; `violations` has all of them.
+            If a value is out of range. The attribute `violations` of the error lists all such
+            values.
         TmaUnsupportedError
-            For im2col maps, which PTX cannot change, and for targets whose layout is not known. The
-            layout for sm_100 and later is derived from the compiler, not measured.
+            If the map is an im2col map, which PTX cannot change, or if the layout for its target is
+            not known. The layout for sm_100 and later is derived from the compiler, not measured.
 
         Examples
         --------
@@ -384,7 +395,7 @@ class TensorMap(MapAttributes, Drawn):
 
         changes = ptx_replace.read_replacements(self, given)
         data = ptx_replace.apply(bytes(self), changes)
-        # the attributes are decoded from the new bytes, as the engine would read them
+        # decode the new bytes, so that the attributes are those that the engine reads
         known = self.description
         arguments, address = bits.decode(data, derived=not known.target.has_model)
         moved = global_address is not None
@@ -396,14 +407,13 @@ class TensorMap(MapAttributes, Drawn):
     @opaque
     @with_arguments_of(replace)
     def replace_cuda(self, changes: dict[str, Any]) -> str:
-        """Return the source of a CUDA C++ kernel that makes the same change on the device.
+        """Return the source of a CUDA C++ kernel that changes the map on the device.
 
-        The kernel, ``replace_tensor_map<<<1, 32>>>(template_map, out)``, takes the map as a
-        parameter, changes the fields in shared memory, and copies the 128 bytes to `out` with the
-        fence that later copies need. Compile it for sm_90a. The values are constants at the top of
-        the kernel; turn a value that is known only at run time into a parameter.
-
-        Takes the arguments of `replace`.
+        The method takes the arguments of `replace`. The kernel,
+        ``replace_tensor_map<<<1, 32>>>(template_map, out)``, takes the map as a parameter, changes
+        the fields in shared memory, and copies the 128 bytes to `out` with the fence that later
+        copies need. Compile the kernel for sm_90a. The new values are constants at the top of the
+        kernel. If a value is known only at run time, make its constant a parameter.
 
         Returns
         -------
@@ -412,7 +422,7 @@ class TensorMap(MapAttributes, Drawn):
         Raises
         ------
         TmaPreconditionError, TmaUnsupportedError
-            As `replace`.
+            As `replace` does.
 
         Examples
         --------
@@ -429,9 +439,10 @@ class TensorMap(MapAttributes, Drawn):
     def cpp(self) -> str:
         """Return complete C++ code that makes the same map at an address of your choice.
 
-        It calls ``cuda::make_tma_descriptor`` (CCCL 3.2 or later, with DLPack's header) if that
-        makes the same map, else the driver's function, without linking libcuda. Compiled with
-        ``-DTMA_DLPACK_MAIN`` it is a program that prints the 128 bytes.
+        If ``cuda::make_tma_descriptor`` makes the same map, the code calls this function (CCCL 3.2
+        or later, with DLPack's header). Otherwise the code calls the driver's function, without
+        linking libcuda. If you compile the code with ``-DTMA_DLPACK_MAIN``, it is a program that
+        prints the 128 bytes.
 
         Examples
         --------
@@ -451,7 +462,7 @@ class TensorMap(MapAttributes, Drawn):
 
     @property
     def tensor(self) -> object:
-        """The tensor, kept alive by the map; None for a bare address."""
+        """The tensor, which the map keeps alive; None for a bare address."""
         return self._tensor
 
     @property
@@ -471,18 +482,19 @@ class TensorMap(MapAttributes, Drawn):
 
     @property
     def launchable(self) -> bool:
-        """Whether the map may be passed to a kernel: False for host tensors and unpickled maps.
+        """Whether the map may be passed to a kernel.
 
-        A map of a bare address (`driver_encode_*`, `from_bytes`) is launchable; only the caller
-        knows whether its address is valid.
+        It is False for a map of a host tensor and for an unpickled map. A map of a bare address
+        (from `driver_encode_*` or `from_bytes`) is launchable; only the caller knows whether its
+        address is valid.
         """
         return self._launchable
 
     @property
     def encoder(self) -> str | None:
-        """The encoder of the bytes: ``"driver"`` or ``"model"``.
+        """The encoder of the bytes: ``"driver"`` or ``"model"`` (the measured layout).
 
-        None for decoded or changed bytes, and for a map without bytes.
+        The value is None for decoded or changed bytes, and for a map without bytes.
         """
         known = self._description
         return self._encoder if known is None else known.encoder
@@ -490,7 +502,7 @@ class TensorMap(MapAttributes, Drawn):
     @property
     @opaque
     def advice(self) -> tuple[Advice, ...]:
-        """Advice on the map's call, as in `Report.advice`, and on its 128 bytes."""
+        """Advice on the call that made the map (see `Report.advice`) and on the 128 bytes."""
         from tma_dlpack.checks.advice import advise, advise_map
 
         of_call = () if self.description.request is None else advise(self._accepted_request())
@@ -534,12 +546,12 @@ class TensorMap(MapAttributes, Drawn):
 
 
 def _unpickled(address: int, data: bytes | None, description: Description) -> TensorMap:
-    """Make a map from a pickle. It has no tensor, so it is not launchable."""
+    """Make a map from pickled data. The map has no tensor, so it is not launchable."""
     return TensorMap._make(None, None, address, data, False, description)
 
 
 def require_map(tensor_map: object) -> None:
-    """Refuse anything that is not a TensorMap."""
+    """Refuse an object that is not a TensorMap."""
     if not isinstance(tensor_map, TensorMap):
         found = f"tensor_map is a {type(tensor_map).__name__}"
         fix = "pass what make_tma_descriptor(x, ...) returns"

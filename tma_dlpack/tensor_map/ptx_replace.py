@@ -1,4 +1,4 @@
-"""PTX ``tensormap.replace``: the fields, their ranges, and the change, in Python or in a kernel.
+"""PTX ``tensormap.replace``: its fields and their ranges; the same change in Python or in a kernel.
 
 Source: PTX ISA, tensormap.replace. The bits for sm_90 are measured on an H200 (driver 580.159.04,
 2026-11-20); the bits for sm_100 and later are derived from ptxas 13.0.
@@ -33,9 +33,10 @@ from tma_dlpack.tensor_map.attributes import MapAttributes
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """One ``tensormap.replace``: a PTX field, its ordinal if it has one, and the value.
+    """An instruction ``tensormap.replace``: a PTX field, its ordinal, and the new value.
 
-    `value` is an argument of `TensorMap.replace` as a number.
+    `ordinal` is None for a field with one value. `value` is the argument of `TensorMap.replace` as
+    a number.
     """
 
     field: str
@@ -44,12 +45,12 @@ class Replacement:
 
     @property
     def operand(self) -> int:
-        """The operand of the instruction: the value, or rank - 1."""
+        """The operand of the instruction: rank - 1 for the field rank, else the value."""
         return self.value - 1 if self.field == "rank" else self.value
 
     @property
     def is_64_bit(self) -> bool:
-        """Whether the operand is a .b64."""
+        """Whether the operand has 64 bits (PTX type .b64)."""
         return self.field in ("global_address", "global_stride")
 
     @property
@@ -59,15 +60,15 @@ class Replacement:
 
     @property
     def name(self) -> str:
-        """A C++ name for the value."""
+        """Name of the constant for the value in C++."""
         return self.field if self.ordinal is None else f"{self.field}_{self.ordinal}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Scalar:
-    """The range and step of a field with one integer value, or with one value per ordinal.
+    """The range and step of a field whose operand is an integer.
 
-    `ordinals` is the number of ordinals; 0 for a field with one value.
+    `ordinals` is the number of ordinals of the field; 0 for a field with a single value.
     """
 
     low: int
@@ -82,28 +83,29 @@ class _Scalar:
         return f"be {self.low}..{high}{step}"
 
 
-#: PTX fields whose operand is a number. The width of the operand or of the encoded bits limits each
-#: range.
+#: The PTX fields whose operand is a number. Each range is limited by the width of the operand or of
+#: the encoded bits.
 _NUMBERS = {
     "global_address": _Scalar(0, ADDRESS_END - 1, step=16),
     "rank": _Scalar(1, MAX_RANK),
     "box_dim": _Scalar(1, MAX_BOX, ordinals=MAX_RANK),
-    # the operand has 32 bits, so it cannot hold the largest extent of a map, 2^32
+    # the largest extent of a map is 2^32, but it does not fit the operand's 32 bits
     "global_dim": _Scalar(1, (1 << 32) - 1, ordinals=MAX_RANK),
     "global_stride": _Scalar(0, STRIDE_BYTES_END - 1, step=16, ordinals=MAX_RANK - 1),
     "element_stride": _Scalar(1, MAX_ELEM_STRIDE, ordinals=MAX_RANK),
 }
-#: PTX fields whose operand is an immediate, the value of a member of the enum.
+#: The PTX fields whose operand is an immediate: field -> the enum whose values it takes.
 PTX_ENUMS: dict[str, type[IntEnum]] = {
     "interleave_layout": TmaInterleaveLayout,
     "swizzle_mode": TmaSwizzle,
     "fill_mode": TmaOobFill,
 }
-#: PTX has one swizzle_mode for bytes128 and its variants, and a swizzle_atomicity that selects one.
+#: In PTX, bytes128 and its variants with atoms have the same swizzle_mode. The field
+#: swizzle_atomicity selects the variant.
 _MAX_SWIZZLE_MODE = TmaSwizzle.bytes128
 _TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
 _TYPE_OF_PTX = {r.ptx_elemtype: r.data_type for r in DATA_TYPES}
-#: The largest PTX number on sm_90a, which has no packed types.
+#: The largest PTX number of a data type on sm_90a, which has no packed types.
 _MAX_ELEMTYPE = max(r.ptx_elemtype for r in DATA_TYPES if not r.is_packed)
 #: PTX field -> the name of the driver's argument in FIELDS.
 _NAME_OF = {f.ptx: f.name for f in DERIVED_FIELDS if f.ptx and f.ptx != "elemtype"}
@@ -113,10 +115,11 @@ _FIELD = {(f.name, f.index): f for f in DERIVED_FIELDS}
 def read_replacements(
     tensor_map: MapAttributes, given: Mapping[str, object]
 ) -> tuple[Replacement, ...]:
-    """Turn the keyword arguments of `TensorMap.replace` into changes of PTX fields.
+    """Convert the keyword arguments of `TensorMap.replace` to replacements of PTX fields.
 
-    Raises `TmaPreconditionError` with every value that is out of range or not an integer, and
-    `TmaUnsupportedError` for a map that ``tensormap.replace`` cannot change.
+    Raises `TmaPreconditionError` if a value is out of range or is not an integer; the error lists
+    all such arguments. Raises `TmaUnsupportedError` for a map that ``tensormap.replace`` cannot
+    change.
     """
     if tensor_map.kind != "tiled":
         raise TmaUnsupportedError(
@@ -129,7 +132,7 @@ def read_replacements(
             f"the bytes of maps for {target} are not known, so they cannot be changed here; "
             f"known are the bytes for sm_90 and, derived from the compiler, for {DERIVED_NAMES}"
         )
-    # every argument is read, so that one error lists all wrong values
+    # read every argument before raising, so that one error lists all wrong values
     changes: list[Replacement] = []
     wrong: list[Violation] = []
     for name, value in given.items():
@@ -180,9 +183,9 @@ def _read(name: str, value: object, target: Target) -> list[Replacement]:
 
 
 def _check_tf32(now: TensorMapDataType | None, number: int) -> None:
-    """Refuse a type that is not TF32 for a TF32 map.
+    """Refuse to replace a TF32 type by another type.
 
-    The instruction sets the bit of TF32 and never clears it.
+    The instruction can set the bit `tf32` of a map, but cannot clear it.
     """
     if now in _TF32 and _TYPE_OF_PTX[number] not in _TF32:
         assert now is not None
@@ -211,8 +214,8 @@ def _member(name: str, value: object, enum: type[AnyEnum], must: str = "") -> An
 
 
 def _swizzle(swizzle: int, target: Target) -> list[Replacement]:
-    """Return the replacement of swizzle_mode, and on sm_100 and later of swizzle_atomicity."""
-    # TmaSwizzle counts on after bytes128 in the order of PTX's atomicities
+    """Return the replacement of swizzle_mode, and for sm_100 also that of swizzle_atomicity."""
+    # the members of TmaSwizzle after bytes128 are in the order of PTX's atomicities 1, 2, 3
     mode = min(swizzle, int(_MAX_SWIZZLE_MODE))
     changes = [Replacement("swizzle_mode", None, mode)]
     if target.has_derived_layout:
@@ -227,9 +230,9 @@ def _swizzle(swizzle: int, target: Target) -> list[Replacement]:
 
 
 def _elemtype(value: object, target: Target) -> int:
-    """Return PTX's number of an element type.
+    """Return the PTX number of an element type.
 
-    `value` is a TensorMapDataType, the name of a member, or as any other integer PTX's number.
+    `value` is a TensorMapDataType, the name of a member, or the PTX number itself.
     """
     if issubclass(type(value), (str, TensorMapDataType)):
         named = _member("elemtype", value, TensorMapDataType, "be a data type")
@@ -244,9 +247,9 @@ def _elemtype(value: object, target: Target) -> int:
 
 
 def apply(data: bytes, changes: tuple[Replacement, ...]) -> bytes:
-    """Make the changes in 128 bytes as the hardware does: bytes 64..127 do not change."""
+    """Return the 128 bytes after the changes; as on the hardware, bytes 64..127 do not change."""
     for change in changes:
-        # PTX's element type is in two fields of the map: the type's number, and the bit of TF32
+        # the PTX field elemtype is stored in two fields of the map, `element_type` and `tf32`
         if change.field == "elemtype":
             element_type, tf32 = bits.element_type_bits(_TYPE_OF_PTX[change.value], derived=True)
             data = _FIELD["element_type", None].write(data, element_type)
@@ -258,7 +261,7 @@ def apply(data: bytes, changes: tuple[Replacement, ...]) -> bytes:
 
 
 def replace_field(data: bytes, field: str, ordinal: int | None, operand: int) -> bytes:
-    """Return 128 bytes after one ``tensormap.replace`` with an operand of the instruction."""
+    """Return the 128 bytes after one ``tensormap.replace`` with this operand."""
     value = operand + 1 if field == "rank" else operand
     return apply(data, (Replacement(field, ordinal, value),))
 
@@ -266,7 +269,7 @@ def replace_field(data: bytes, field: str, ordinal: int | None, operand: int) ->
 # -- as a kernel -----------------------------------------------------------------------------------
 
 
-# A format string, so a brace of C++ is written twice.
+# This is a format string, so each brace of C++ is written twice.
 _KERNEL = """\
 // Changes a tensor map on the device and makes it visible to later copies.
 // Generated by tma_dlpack. tensormap.replace is specific to {arch}a:
@@ -299,11 +302,11 @@ replace_tensor_map(const __grid_constant__ CUtensorMap template_map, CUtensorMap
 
 
 def replace_kernel(replacements: Iterable[Replacement], arch: str) -> str:
-    """Return a CUDA C++ kernel that makes the changes; `arch` is a name such as sm_90."""
+    """Return the source of a CUDA C++ kernel that makes the changes; `arch` is such as sm_90."""
     values, changes = [], []
     for r in replacements:
         kind = "std::uint64_t" if r.is_64_bit else "std::uint32_t"
-        # an immediate is written into the instruction, so it has no constant
+        # an immediate is part of the instruction, so it needs no constant
         if not r.is_immediate:
             number = f"{r.operand:#x}" if r.field == "global_address" else f"{r.operand}"
             suffix = "ull" if r.is_64_bit else "u"

@@ -1,7 +1,7 @@
-"""The data of a `TensorMap`: its 128 bytes, its tensor, and what the bytes do not hold.
+"""The data of a `TensorMap`: its 128 bytes, its tensor, and data that the bytes do not contain.
 
-`MapStorage` is the base class of `TensorMap`. There are two implementations with one contract:
-`native/map.h`, if the package was built with a C compiler, and `PythonStorage` below.
+`MapStorage` is the base class of `TensorMap`. It has two implementations with the same attributes:
+`native/map.h` if the package was built with a C compiler, and otherwise `PythonStorage` below.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 
 
 class PythonStorage:
-    """128 bytes and their owner, immutable except for values that are cached on the first read.
+    """The 128 bytes of a map and their owner.
+
+    The object is immutable, except for values that are cached on their first read.
 
     Attributes
     ----------
     _tensor : object
-        The tensor, kept alive; None for a bare address.
+        The tensor, which the map keeps alive; None for a bare address.
     _capsule : object
-        The DLPack capsule, if the producer is unknown and the capsule keeps the memory alive.
+        The DLPack capsule, if only the capsule keeps the memory alive; otherwise None.
     _address : int
         Address of element (0, ..., 0).
     _data : bytes or None
@@ -42,12 +44,11 @@ class PythonStorage:
     _arguments : EncodeArguments or None
         The driver's arguments; None before the first read.
     _tx_bytes : int or None
-        Bytes that one load adds to the mbarrier's count; None if C does not compute them.
+        The bytes of one load, which the mbarrier counts. Only C computes them; otherwise None.
 
-    A map made in C has no description before the first access.
+    A map that C made has no description before the first read.
     """
 
-    # The tensor is kept alive; its capsule too, if the export owns the memory.
     _tensor: object
     _capsule: object = None
     _address: int
@@ -68,7 +69,7 @@ class PythonStorage:
         description: Any,
     ) -> Self:
         """Make a map with its description."""
-        # __setattr__ refuses every name, so write to the dictionary.
+        # __setattr__ raises for every name, so write to the dictionary.
         made = object.__new__(cls)
         made.__dict__.update(
             _tensor=tensor,
@@ -89,7 +90,10 @@ class PythonStorage:
         self.__dict__["_arguments"] = arguments
 
     def _keep_data(self) -> None:
-        """Do nothing; the compiled class saves the bytes before a caller gets writable storage."""
+        """Do nothing.
+
+        The compiled class saves a copy of the bytes before a caller receives a writable array.
+        """
 
     def __bytes__(self) -> bytes:
         return self._refuse_bytes() if self._data is None else self._data
@@ -99,12 +103,12 @@ class PythonStorage:
     def _ptr(self) -> int:
         if not self._launchable or self._data is None:
             return self._refuse_pointer()
-        # Storage for kernels is allocated on first use; `bytes` need not be aligned.
+        # `_data` may be misaligned, so allocate aligned storage for launchers on the first use.
         own = self.__dict__.get("_own_bytes")
         if own is None:
             room, _ = aligned_bytes(MAP_BYTES)
             room[:] = np.frombuffer(self._data, np.uint8)
-            # setdefault is atomic, so all threads get the same storage
+            # setdefault is atomic, so all threads use the same storage
             own = self.__dict__.setdefault("_own_bytes", room)
         return int(own.ctypes.data)
 
@@ -124,16 +128,16 @@ class PythonStorage:
 
 
 def aligned_bytes(count: int) -> tuple[NDArray[np.uint8], int]:
-    """Return an uninitialised array of bytes, and its address, a multiple of 128."""
+    """Return an uninitialised array of `count` bytes, and its address, a multiple of 128."""
     room = np.empty(count + ALIGNMENT_BYTES, dtype=np.uint8)
-    # Takes half the time of room.ctypes.data.
+    # This expression takes half the time of room.ctypes.data.
     address: int = room.__array_interface__["data"][0]
     start = -address % ALIGNMENT_BYTES
     return room[start : start + count], address + start
 
 
 def moved_bytes(data: bytes | None, address: int) -> bytes | None:
-    """Return the bytes of the same map at another address; only the first 8 bytes differ."""
+    """Return a copy of the bytes of a map with another address, which is in the first 8 bytes."""
     return (
         None if data is None else address.to_bytes(ADDRESS_BYTES, "little") + data[ADDRESS_BYTES:]
     )
@@ -142,24 +146,25 @@ def moved_bytes(data: bytes | None, address: int) -> bytes | None:
 if TYPE_CHECKING:
 
     class MapStorage(PythonStorage):
-        """The additional values of the compiled class, for a map that C made without a description.
+        """The additional attributes of the compiled class.
+
+        They have values only for maps that C made.
 
         Attributes
         ----------
         _call : tuple or None
-            Items of `dlpack.Layout` and of `checks.struct.Options`; () for a `driver_encode_*`
-            call.
+            The fields of `dlpack.Layout` and of `checks.struct.Options` for the call; () for a
+            call of a `driver_encode_*` function.
         _producer : type or None
-            Type of the tensor whose layout the map has, if `with_address` replaced the tensor by a
-            bare address.
+            If `with_address` replaced the tensor by a bare address, the type of this tensor.
         _numbers : tuple or None
-            Fields of `EncodeArguments`, decoded from the bytes; enums as numbers.
+            The fields of `EncodeArguments`, decoded from the bytes, with enums as numbers.
         _target : Target, int or None
-            Target of the call, or the ordinal of the tensor's GPU; None for the default target.
+            The Target of the call, or the ordinal of the tensor's GPU; None for the default target.
         _encoder : str or None
             The encoder of the bytes.
         _added : tuple or None
-            `split_inner` and `ragged`.
+            The attributes `split_inner` and `ragged` of the map.
         """
 
         _call: tuple[Any, ...] | None
@@ -172,7 +177,7 @@ if TYPE_CHECKING:
     COMPILED: bool
 else:
     try:
-        # built only where a C compiler was found
+        # this module exists only if the installation found a C compiler
         from tma_dlpack.native._core import MapStorage
 
         COMPILED = True

@@ -1,6 +1,6 @@
-"""A map in other forms: text for terminals, C++ that makes it, and an argument of numba kernels.
+"""A map in other forms: text for terminals, C++ that makes the map, and a type for numba kernels.
 
-The text is at most 100 columns wide, and has the values in both orders and the bytes.
+The text is at most 100 columns wide. It has the map's values twice: row-major, and innermost first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tma_dlpack.tensor_map.description import Description
 
 
-#: Advice that the text of a map shows: a shape, strides or offset that may not be what was meant.
+#: Ids of the advice that the text of a map includes.
 SHOWN_WITH_THE_MAP = ("STRIDES_IN_BYTES", "BEYOND_TENSOR", "ALLOCATION_CLASS")
 ALL_ZERO = (
     "an all-zero map: all 128 bytes are 0, as before the first tensormap.replace;\n"
@@ -37,7 +37,7 @@ ALL_ZERO = (
 
 
 def map_text(tensor_map: MapAttributes, advice: Iterable[Advice] = ()) -> str:
-    """Return the values of a map in row-major and in innermost-first order, with advice."""
+    """Return the text of a map: its values in both orders, then advice and notes."""
     a = tensor_map.arguments
     if tensor_map.is_zero:
         return ALL_ZERO
@@ -52,13 +52,13 @@ def map_text(tensor_map: MapAttributes, advice: Iterable[Advice] = ()) -> str:
 
 
 def remarks(tensor_map: MapAttributes, advice: Iterable[Advice]) -> tuple[str, ...]:
-    """Return advice on a shape that may be wrong, and notes on set bits that no argument sets."""
+    """Return the advice of `SHOWN_WITH_THE_MAP`, and notes on set bits that store no argument."""
     shown = (f"advice: {a.found}; {a.limit}" for a in advice if a.rule in SHOWN_WITH_THE_MAP)
     return (*shown, *noted_bits(tensor_map._data or bytes(MAP_BYTES)))
 
 
 def tile_line(tensor_map: MapAttributes) -> str:
-    """Return the bytes of one tile as text, or why no copy is possible, wrapped to lines."""
+    """Return the size of a tile as text, or the reason why no copy is possible."""
     try:
         return (
             f"one tile: {tensor_map.tx_bytes} bytes copied, {tensor_map.smem_bytes} bytes of "
@@ -69,7 +69,10 @@ def tile_line(tensor_map: MapAttributes) -> str:
 
 
 def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
-    """Return rows of (our name, row-major value, the driver's name, innermost-first value)."""
+    """Return rows of (name in this package, row-major value, driver's name, its value).
+
+    The driver's values are innermost first.
+    """
     a = tensor_map.arguments
 
     def both(ours: str, theirs: str) -> tuple[str, str, str, str]:
@@ -91,7 +94,7 @@ def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
     rows.append(both("elem_strides", "element_strides"))
     for (ours, theirs), option in zip(OPTION_NAMES.items(), a.enums, strict=True):
         rows.append((ours, option.name, theirs, f"{int(option)}"))
-    # Only maps made with these options show them.
+    # Show these options only if the map was made with them.
     if tensor_map.split_inner:
         rows.append(("split_inner", "True", "", ""))
     if tensor_map.ragged is not None:
@@ -100,7 +103,7 @@ def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
 
 
 def map_line(tensor_map: MapAttributes) -> str:
-    """Return a map as one line of at most 100 columns; last parts that do not fit are omitted."""
+    """Return a map as one line of at most 100 columns; omit the last parts if they do not fit."""
     a = tensor_map.arguments
     if tensor_map.is_zero:
         return f"<TensorMap all-zero: 128 zero bytes, {tensor_map.target}>"
@@ -116,9 +119,9 @@ def map_line(tensor_map: MapAttributes) -> str:
     )
     place = f", at {tensor_map.global_address:#x}, {tensor_map.target}"
     line = f"<TensorMap {a.kind} {a.data_type.name} shape {tensor_map.shape}"
-    # The most important parts come first, because the last ones may be omitted.
+    # The most important parts are first, because the last parts may be omitted.
     for part in (tile, options, place):
-        # keep room for the end of a line that omits the next part
+        # the line must still have room for ", ...>" in case the next part does not fit
         if len(line) + len(part) + len(", ...>") > COLUMNS:
             return f"{line}, ...>"
         line += part
@@ -138,11 +141,11 @@ def _strides(tensor_map: MapAttributes) -> str:
 
 
 def _columns(rows: list[tuple[str, str, str, str]]) -> list[str]:
-    """Return lines with both orders side by side, or row-major first if they are too wide."""
+    """Return lines with both orders side by side, or one below the other if they are too wide."""
     lines = _aligned(rows)
     if max(map(len, lines)) <= COLUMNS:
         return lines
-    # rows without an innermost-first value, such as channels_per_pixel, are in the first block only
+    # the row-major block is first; rows without a driver's name are not in the second block
     return _aligned([row[:2] for row in rows]) + _aligned([row[2:] for row in rows if row[2]])
 
 
@@ -152,7 +155,7 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 # -- C++ code that makes the same map on the host --------------------------------------------------
 
-# The templates below are format strings, so a brace of C++ is written twice.
+# The templates below are format strings, so each brace of C++ is written twice.
 _HEAD = """\
 // Makes the tensor map
 //   {title}
@@ -249,14 +252,15 @@ inline CUtensorMap make_tensor_map(void* address) {{
 }}
 """
 
-#: Data types of maps of wgmma operands. 8-bit integers and floats have maps of UINT8.
+#: Data types of maps for wgmma operands. Maps of 8-bit integers and 8-bit floats have the data type
+#: UINT8.
 _WGMMA_TYPES = ("FLOAT16", "BFLOAT16", "TFLOAT32", "UINT8")
-#: Swizzles that a matrix descriptor of wgmma has (PTX ISA, wgmma, matrix descriptor).
+#: Swizzles that wgmma's matrix descriptor can encode (PTX ISA, wgmma, matrix descriptor).
 _WGMMA_SWIZZLES = ("none", "bytes32", "bytes64", "bytes128")
 
 
 def cpp(known: Description, address: int, title: str) -> str:
-    """Return C++ that makes a map: with libcu++ if libcu++ makes the same map, else the driver."""
+    """Return C++ that makes a map, with libcu++ if it can make the map, else with the driver."""
     head = _HEAD.format(title=title, notes=_notes(known))
     main = _wgmma(known.arguments) + _MAIN.format(address=address)
     if known.view is not None and _is_libcudacxx_own(known, known.view):
@@ -284,7 +288,7 @@ def _notes(known: Description) -> str:
             f"// has the coordinates (k / {span}, .., m, k % {span}).\n"
         )
     if request.rare.ragged is not None:
-        # ragged= may be negative, as an index of Python.
+        # ragged= may be negative, as an index in Python may be.
         dim = request.rare.ragged % request.rank
         notes += (
             f"// ragged={dim} added the two outermost dimensions: row r of a slice of n rows,\n"
@@ -295,9 +299,9 @@ def _notes(known: Description) -> str:
 
 def _is_libcudacxx_own(known: Description, view: TensorView) -> bool:
     """Return whether cuda::make_tma_descriptor makes the same map of the view's tensor."""
-    from tma_dlpack.checks.report import find_violations  # the rules are imported when needed
+    from tma_dlpack.checks.report import find_violations  # here, because few maps need the rules
 
-    # the map has libcu++'s data type of the dtype, and libcu++'s rules accept the call
+    # libcu++ must choose the map's data type for the dtype, and its rules must accept the call
     return (
         known.request is not None
         and known.arguments.kind == "tiled"
@@ -309,7 +313,7 @@ def _is_libcudacxx_own(known: Description, view: TensorView) -> bool:
 
 
 def _driver_cpp(a: EncodeArguments) -> str:
-    """Return C++ that makes the map with the driver's API."""
+    """Return C++ that makes the map with the driver's function."""
     from tma_dlpack.driver.encode import ENCODERS
 
     encoder = ENCODERS[a.kind]
@@ -318,9 +322,9 @@ def _driver_cpp(a: EncodeArguments) -> str:
         # globalDim -> global_dim
         name = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", p.name)
         value = p.read(a, name)
-        # parameters with `fewer` are arrays
+        # a parameter is an array if `fewer` is not None
         if p.fewer is not None:
-            # a map of rank 1 has no strides, but C has no empty arrays
+            # a map of rank 1 has no strides, but an array in C needs at least one entry
             numbers = value or (0,)
             arrays.append(f"  const {p.c_name} {name}[] = {{{_joined(numbers)}}};")
             value = name
@@ -329,7 +333,7 @@ def _driver_cpp(a: EncodeArguments) -> str:
         call.append(f"      {value}")
     return _DRIVER.format(
         function=encoder.function,
-        # 12030 is CUDA 12.3
+        # 12030 means CUDA 12.3
         version=encoder.since,
         major=encoder.since // 1000,
         minor=encoder.since % 1000 // 10,
@@ -339,8 +343,8 @@ def _driver_cpp(a: EncodeArguments) -> str:
 
 
 def _wgmma(a: EncodeArguments) -> str:
-    """Return C++ of wgmma's matrix descriptor, for a K-major tile [column of spans][row][span]."""
-    # bytes of one swizzle span: 16, 32, 64, 128 for none, bytes32, bytes64, bytes128
+    """Return C++ with wgmma's matrix descriptor of the tile, or "" if the tile is not K-major."""
+    # the span is 16, 32, 64 or 128 bytes for the swizzle none, bytes32, bytes64 or bytes128
     span_bytes = 16 << a.swizzle
     is_k_major = (
         a.kind == "tiled"
@@ -359,15 +363,15 @@ def _wgmma(a: EncodeArguments) -> str:
 def _libcudacxx_cpp(a: EncodeArguments, view: TensorView) -> str:
     """Return C++ that makes the map with ``cuda::make_tma_descriptor``.
 
-    Only for a tiled map that libcu++ would make of the tensor, with the type it would choose. For
-    4-bit types libcu++ requires 16 lanes, with shape and strides in values, for any number of lanes
-    of the tensor.
+    Call this only if `_is_libcudacxx_own` is true. For 4-bit types, libcu++ requires a DLPack dtype
+    of 16 lanes, and shape and strides in values. The tensor itself may have another number of
+    lanes.
     """
     dtype = view.dtype
     shape, strides = view.shape, view.strides
     if dtype.bits == 4:
         shape = reverse(a.global_dim)
-        # two 4-bit values a byte
+        # a byte has two 4-bit values
         strides = (*reverse([stride * 2 for stride in a.global_strides]), 1)
     return _LIBCUDACXX.format(
         shape=_joined(shape),
@@ -392,8 +396,8 @@ def _joined(values: Iterable[int]) -> str:
 
 # -- numba-cuda-mlir -------------------------------------------------------------------------------
 
-#: The parameter in PTX of a kernel that gets the 128 bytes, for example
-#: ``.param .align 64 .b8 kernel_param_0[128]``. The parameter for a pointer is ``.param .u64``.
+#: The parameter in PTX of a kernel that receives the 128 bytes by value, for example
+#: ``.param .align 64 .b8 kernel_param_0[128]``. A pointer would be ``.param .u64``.
 BY_VALUE = re.compile(r"\.param\s+\.align\s+\d+\s+\.b8\s+\w+\[128\]")
 
 
@@ -403,10 +407,10 @@ def numba_type() -> Any:
     Raises
     ------
     AttributeError
-        If numba-cuda-mlir is not imported. Numba then reports an argument of unknown type.
+        If numba-cuda-mlir is not imported. Numba reports such an argument as one of unknown type.
     TmaUnsupportedError
-        If the installed compiler compiles the parameter as a pointer, so that the kernel would use
-        the first 8 bytes of the map as its address.
+        If the installed numba-cuda-mlir compiles the parameter as a pointer. The kernel would use
+        the first 8 bytes of the map as the map's address.
     """
     if "numba_cuda_mlir" not in sys.modules:
         raise AttributeError("_numba_type_ is for numba-cuda-mlir, which is not imported")
@@ -424,9 +428,9 @@ def numba_type() -> Any:
 
 @functools.cache
 def _passes_maps_by_value() -> bool:
-    """Compile a kernel whose only parameter is a map; return whether its PTX has 128 bytes.
+    """Compile a kernel whose only parameter is a map; return whether the parameter has 128 bytes.
 
-    The result is also True on a machine without a driver, because no kernel can be launched on it.
+    The result is also True on a machine without a driver, because no kernel can be launched there.
     """
     cuda, types = map(import_module, ("numba_cuda_mlir.cuda", "numba_cuda_mlir.types"))
     no_driver = import_module("numba_cuda_mlir.numba_cuda.cudadrv.error").CudaSupportError

@@ -1,15 +1,15 @@
 """`verify`, which compares this package with a GPU, and `bandwidth`, which measures copies.
 
-`verify` compares the model of encoding with the driver, and the simulator with the hardware. The
-function is in `run.py`, and its command is in `commands.py`. `checks.CHECKS` has a row for each
-line of the report. `checks.run_case` runs one case, which depends only on the check's name, the
-seed and the case number, so that `replay` can repeat it. `random_*.py` make the random cases, also
-for tests/random_requests.py. `arena.py` has the memory that copies use, and the calls that encode
-maps.
-`on_device.py` runs kernels that read tiles by wgmma and ldmatrix, or that change maps.
-`learning.py` has the report, and the file with all cases that a user can send.
+`verify` compares the package's encoder with the driver, and the simulator with the hardware. The
+function `verify` is in `run.py`, and its command is in `commands.py`. `checks.CHECKS` has a row for
+each line of the report. `checks.run_case` runs one case. A case depends only on the name of the
+check, the seed and the number of the case, so that `replay` can repeat the case. `random_*.py` make
+the random cases; tests/random_requests.py uses these cases, too. `arena.py` has the memory that
+copies use, and the calls that encode maps. `on_device.py` runs kernels that read tiles with wgmma
+and ldmatrix, or that change maps. `learning.py` has the report, and the file with all cases that a
+user can send to the maintainers.
 
-`bandwidth.py` measures the speed of copies with the kernel of `pipeline.py`.
+`bandwidth.py` measures the speed of copies with the kernel that `pipeline.py` launches.
 
 To add a check, add a row to `CHECKS` with a new `op`, and a row to `checks._COMPARED` with a
 generator of random cases and a function that returns the first difference or None. Test the

@@ -1,4 +1,4 @@
-"""The memory of `verify` on the host and on the GPU, and the calls that encode maps of it."""
+"""Host memory and GPU memory of `verify`, and the calls that encode maps of this memory."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Arena(AbstractContextManager["Arena"]):
         self.target: tma.Target = driver.device_target(device_id)
         random = np.random.default_rng(seed)
         self.initial: npt.NDArray[np.uint8] = random.integers(0, 256, ARENA_BYTES, np.uint8)
-        # The offsets of tensors in the arena are multiples of 32 bytes. Align the arena, so that
-        # the addresses of tensors are multiples of 32 bytes, too.
+        # Tensors begin at multiples of 32 bytes in the arena. Align the arena itself, so that the
+        # addresses of the tensors are multiples of 32 bytes, too.
         room = np.empty(ARENA_BYTES + 256, np.uint8)
         start = -room.ctypes.data % 256
         self.host: npt.NDArray[np.uint8] = room[start : start + ARENA_BYTES]
@@ -45,9 +45,9 @@ class Arena(AbstractContextManager["Arena"]):
         self._stack.close()
 
     def maps(self, arguments: EncodeArguments, start: int) -> tuple[tma.TensorMap, tma.TensorMap]:
-        """Return (map of a tensor on the GPU from the driver, map of the tensor on the host).
+        """Return (map of a tensor in GPU memory, map of this tensor in host memory).
 
-        The tensor begins at byte `start` of the arena.
+        The driver encodes the first map. The tensor begins at byte `start` of the arena.
         """
         on_device = ENCODERS[arguments.kind](
             **keywords_of(arguments),
@@ -58,7 +58,7 @@ class Arena(AbstractContextManager["Arena"]):
         return on_device, on_device.with_address(self.host.ctypes.data + start)
 
     def simulated(self, on_host: tma.TensorMap, load: Copy | OperandLayout) -> tma.Tile:
-        """Load a tile from the host memory with the simulator."""
+        """Load a tile from the arena's host memory with the simulator."""
         return SIMULATOR.load_tile(
             on_host, load.coords, memory=self.host, smem_offset=load.smem_offset
         )
@@ -73,9 +73,9 @@ class Arena(AbstractContextManager["Arena"]):
     ) -> None:
         """Run one block of a kernel on device copies of the arrays, and copy the arrays back.
 
-        `kernel` is (name of a file in kernels/, name of a kernel in this file, optionally a text to
-        insert before the source). The kernel's arguments are the values, then the addresses of the
-        arrays. The addresses are multiples of 128 bytes.
+        `kernel` is (name of a file in kernels/, name of a kernel in this file). An optional third
+        entry is a text to insert before the source. The kernel's arguments are first the values,
+        then the addresses of the arrays. These addresses are multiples of 128 bytes.
         """
         file, name, *head = kernel
         library = launch.compile_packaged(file, __package__, self.target, *head)
@@ -95,7 +95,7 @@ class Arena(AbstractContextManager["Arena"]):
             launch.synchronize(stream)
 
     def reset(self) -> None:
-        """Write the initial bytes again, on the host and on the GPU."""
+        """Restore the initial bytes of the arena, on the host and on the GPU."""
         self.host[:] = self.initial
         self.device.put(self.initial)
 
@@ -125,7 +125,10 @@ ENCODERS: dict[MapKind, Callable[..., tma.TensorMap]] = {
 
 
 def written(kind: MapKind, keywords: Mapping[str, Any], target: tma.Target, *more: str) -> str:
-    """Return a call as Python source, with enum members as numbers and `more` unchanged."""
+    """Return a call of an encoder as Python source.
+
+    Enum members are written as numbers. The texts `more` are further arguments.
+    """
     plain = {name: int(v) if isinstance(v, int) else v for name, v in keywords.items()}
     inside = [*(f"{name}={value!r}" for name, value in plain.items()), *more]
     call = f"tma_dlpack.{ENCODERS[kind].__name__}"

@@ -1,4 +1,4 @@
-"""`bandwidth`, which measures how fast TMA copies a tensor, by box, swizzle and L2 fetch size."""
+"""`bandwidth`, which measures how fast TMA copies a tensor with each box and each option."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Swizzle = enums.Swizzle
 Tensor = enums.Tensor
 
 L2_FETCH_SIZES = (tma.TmaL2FetchSize.none, tma.TmaL2FetchSize.bytes128, tma.TmaL2FetchSize.bytes256)
-#: The default boxes, each (bytes of a row, number of rows, swizzle).
+#: The default boxes, each as (bytes of a row, number of rows, swizzle).
 DEFAULT_TILES = (
     (512, 16, tma.TmaSwizzle.none),
     (512, 32, tma.TmaSwizzle.none),
@@ -46,7 +46,7 @@ DEFAULT_TILES = (
     (16, 64, tma.TmaSwizzle.none),
     (16, 256, tma.TmaSwizzle.none),
 )
-#: Bytes of a box's row -> swizzle whose span has as many bytes.
+#: Number of bytes of a box's row -> swizzle whose span has this number of bytes.
 SWIZZLE_OF_ROW = {
     32: tma.TmaSwizzle.bytes32,
     64: tma.TmaSwizzle.bytes64,
@@ -64,7 +64,7 @@ HEADER = (
 @errors.sealed
 @dataclass(frozen=True, slots=True)
 class BandwidthRow:
-    """The speed of copies with one box, swizzle and L2 fetch size, and the fastest pipeline.
+    """The speed of copies with one box, swizzle and L2 fetch size, with the fastest pipeline.
 
     Attributes
     ----------
@@ -75,16 +75,17 @@ class BandwidthRow:
     swizzle : TmaSwizzle
     l2_fetch_size : TmaL2FetchSize
     pipeline : Pipeline
-        The fastest pipeline. It has `.stages` (number of tiles in shared memory per CTA),
-        `.ctas_per_sm`, `.stores_in_flight` (number of stages whose stores may be pending) and
-        `.neighbours` (number of adjacent tiles that a CTA copies before the next CTA's tiles
-        begin).
+        The fastest pipeline. `.stages` is the number of tiles in shared memory per CTA,
+        `.ctas_per_sm` is the number of CTAs per multiprocessor, and `.stores_in_flight` is the
+        number of stages whose stores may be pending. `.neighbours` is the number of adjacent tiles
+        that one CTA copies; the tiles after them are for the next CTA.
     bytes_per_second : float
         Sum of the bytes read and the bytes written per second.
     ratio : float
-        `bytes_per_second` divided by the speed of a device-to-device memcpy in the same call.
+        `bytes_per_second` divided by the speed of a device-to-device memcpy that was measured in
+        the same call of `bandwidth`.
     verified : bool
-        Whether the copy wrote the right bytes with every pipeline.
+        Whether the copies with all pipelines wrote correct bytes.
     """
 
     box_sizes: tuple[int, ...]
@@ -109,9 +110,9 @@ class BandwidthRow:
 @errors.sealed
 @dataclass(frozen=True, slots=True)
 class BandwidthReport:
-    """The result of `bandwidth`, the speed of copies by box, swizzle and L2 fetch size.
+    """The result of `bandwidth`: the speed of copies for each box, swizzle and L2 fetch size.
 
-    ``print`` shows the table.
+    ``print(report)`` shows a table.
 
     Attributes
     ----------
@@ -136,13 +137,13 @@ class BandwidthReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every copy wrote the right bytes."""
+        """Whether every copy wrote correct bytes."""
         return all(row.verified for row in self.rows)
 
     def best(self, row_bytes: int) -> BandwidthRow:
-        """Return the report's row with the highest speed among boxes of `row_bytes` bytes per row.
+        """Return the fastest row of the report whose box has `row_bytes` bytes per row.
 
-        Raise `TmaPreconditionError` if no measured box has such rows.
+        Raise `TmaPreconditionError` if no measured box has `row_bytes` bytes per row.
         """
         rows = [row for row in self.rows if row.row_bytes == row_bytes]
         if not rows:
@@ -197,27 +198,28 @@ def bandwidth(
     The copy is a persistent kernel in which one thread of each block keeps `stages` tiles in
     flight. A pipeline is a combination of `stages`, `ctas_per_sm` and two other parameters of the
     kernel. For each box, swizzle and L2 fetch size, the report has the speed of the fastest
-    pipeline, and its ratio to the speed of a device-to-device memcpy in the same call. The result
-    of each copy is compared byte for byte before the copy is timed.
+    pipeline. It also has the ratio of this speed to the speed of a device-to-device memcpy. Before
+    a copy is timed, its result is compared with the tensor byte for byte.
 
     Parameters
     ----------
     tensor : object
         A CUDA tensor with ``__dlpack__``, preferably several times as large as the L2 cache. The
-        tensor is not changed. Its copy needs as much additional memory.
+        tensor is not changed. The copy of the tensor needs additional GPU memory of the tensor's
+        size.
     boxes : iterable of box_sizes, optional
         Boxes to try, row-major, in elements. None tries boxes with rows of 16 to 512 bytes that
         fit the tensor.
     swizzle : enum member, name or value, optional
         The swizzle of all boxes. With None, a box whose rows have 32, 64 or 128 bytes gets the
-        swizzle with this span, and another box gets no swizzle.
+        swizzle with this span. All other boxes get no swizzle.
     l2_fetch_size : enum member, name or value, or several, optional
-        The L2 fetch sizes to try. None tries no L2 fetch size, 128 bytes and 256 bytes.
+        The L2 fetch sizes to try. None tries three: "none", "bytes128" and "bytes256".
     data_type, rules
         As in `make_tma_descriptor`.
     stages : sequence of int
-        Numbers of tiles in flight per block to try, 1 to 8. A number is skipped if its tiles do not
-        fit into shared memory.
+        Numbers of tiles in flight per block to try, 1 to 8. A number is skipped if shared memory is
+        too small for this number of tiles.
     ctas_per_sm : sequence of int
         Numbers of blocks per multiprocessor to try.
     repeats : int
@@ -226,7 +228,7 @@ def bandwidth(
     Returns
     -------
     BandwidthReport
-        `.rows`, `.ok`, `.best(row_bytes)`; ``print`` shows the table.
+        The report has `.rows`, `.ok` and `.best(row_bytes)`. ``print(report)`` shows a table.
 
     Raises
     ------
@@ -309,7 +311,7 @@ def _default_tiles(view: TensorView) -> list[tuple[tuple[int, ...], tma.TmaSwizz
     for row_bytes, rows, swizzle in DEFAULT_TILES:
         row = row_bytes * 8 // view.dtype.bits
         if row <= min(targets.MAX_BOX, columns * view.dtype.lanes):
-            # The extent of the box is 1 in all dimensions except for the last two.
+            # The box has the extent 1 in all dimensions but the last two.
             box = (*(1 for _ in outer[1:]), *(min(rows, n) for n in outer[-1:]), row)
             found[box, swizzle] = None
     return list(found)
@@ -320,7 +322,7 @@ def _best_run(
 ) -> Run:
     """Return the fastest run among the pipelines that fit into shared memory.
 
-    The run is verified if the copies of all these pipelines were right.
+    In the returned run, `verified` is True if the copies with all these pipelines were correct.
     """
     runs = [copy.run(tensor_map, p, repeats) for p in pipelines if fits(p, tensor_map, copy.target)]
     if not runs:

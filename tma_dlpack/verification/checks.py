@@ -68,7 +68,7 @@ class Outcome:
     """The result of one case.
 
     `difference` is None if this package and the GPU agree. `evidence` has the result of the GPU or
-    its driver in types of JSON, for the file that `verify` writes.
+    of the driver as JSON values. `verify` writes the evidence to its file.
     """
 
     call: str
@@ -77,7 +77,8 @@ class Outcome:
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
-#: `Check.op` -> (function that makes a random case, function that returns its first difference).
+#: `Check.op` -> (function that makes a random case, function that runs the case and returns the
+#: first difference).
 _COMPARED: dict[str, tuple[Callable[..., Any], Callable[..., str | None]]] = {
     "wgmma": (random_product, compare_product),
     "ldmatrix": (random_matrices, compare_matrices),
@@ -87,7 +88,7 @@ _COMPARED: dict[str, tuple[Callable[..., Any], Callable[..., str | None]]] = {
 
 def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
     """Run one case with this package and with the GPU, and compare the results."""
-    # `Random` hashes a str to its seed. This hash is equal in every process.
+    # `Random` computes its seed from a str by a hash that is equal in every process.
     rng = Random(f"{check.name}/{seed}/{number}")
     if check.op == "encode":
         return _compare_encoders(check.kind, rng, arena.target)
@@ -95,7 +96,7 @@ def run_case(check: Check, number: int, seed: int, arena: Arena) -> Outcome:
         return _compare_at_limits(check.kind, rng, arena)
     if check.op in _COMPARED:
         make, compare = _COMPARED[check.op]
-        # Make the case even if it cannot run, so that the outcome contains its text.
+        # Make the case even if it cannot run, because the outcome contains the text of the case.
         case = make(rng, arena.target.max_smem_bytes)
         if why := _cannot_run(check, arena.target):
             return Outcome(f"{case}, not run: {why}", False, None)
@@ -128,7 +129,8 @@ def _compare_encoders(kind: MapKind, rng: Random, target: tma.Target) -> Outcome
         "driver": _verdict(by_driver),
         "bytes": bytes(by_driver).hex() if isinstance(by_driver, tma.TensorMap) else None,
     }
-    # Without a model there is no second result to compare. `learning` uses the evidence.
+    # If the layout of the target has not been measured, this package cannot encode maps for it, so
+    # there is nothing to compare. The report of `learning` uses the evidence.
     if not target.has_model:
         return Outcome(call, accepted, None, evidence)
     by_model = _attempt(lambda: encode(encoder="model"))
@@ -142,7 +144,10 @@ def _compare_encoders(kind: MapKind, rng: Random, target: tma.Target) -> Outcome
 
 
 def _attempt(run: Callable[[], T]) -> T | str:
-    """Return the result of a call; if it fails, the rule that refuses it or the driver's error."""
+    """Return the result of a call.
+
+    If the call fails, return a text with the rule that refuses it or with the driver's error.
+    """
     try:
         return run()
     except tma.TmaPreconditionError as error:
@@ -161,17 +166,18 @@ CUDA = cuda.CudaBackend()
 
 
 def _compare_at_limits(kind: MapKind, rng: Random, arena: Arena) -> Outcome:
-    """Compare a load by a map of any size that the driver accepts.
+    """Compare the results of a load with a map of any size that the driver accepts.
 
     Most of these loads are out of bounds.
     """
     arguments = random_call(kind, rng)
-    # Every type and interleave layout accepts an address that is a multiple of 32.
+    # All types and interleave layouts accept addresses that are multiples of 32 bytes.
     start = 32 * rng.randint(0, 1000)
     arguments["global_address"] = arena.device.address + start
     encode = partial(ENCODERS[kind], **arguments, target=arena.target, encoder="driver")
     verdict = _attempt(encode)
-    # The simulator needs no mbarrier, so it accepts tiles that are 8 bytes larger. Skip such tiles.
+    # The hardware needs 8 bytes of shared memory for an mbarrier, and the simulator does not. Skip
+    # tiles that leave no room for the mbarrier.
     room = arena.target.max_smem_bytes - cuda.BARRIER_BYTES
     if isinstance(verdict, str) or verdict.smem_bytes > room:
         return Outcome(written(kind, arguments, arena.target), False, None)
@@ -189,7 +195,8 @@ def _compare_copy(copy: Copy, arena: Arena) -> Outcome:
         data = rng.integers(0, 256, on_device.smem_bytes, np.uint8).tobytes()
     mine = _attempt(lambda: _run(SIMULATOR, on_host, copy, data, arena.host))
     real = _attempt(lambda: _run(CUDA, on_device, copy, data, arena.device))
-    # A str is a refusal, None is a finished store or reduction, and a `Tile` is a finished load.
+    # `mine` and `real` are a str if the copy was refused, None after a store or reduction, and a
+    # `Tile` after a load.
     if isinstance(mine, str) or isinstance(real, str):
         outcome = _judge_refusals(call, mine, real)
     elif mine is None or real is None:
@@ -218,9 +225,10 @@ def _run(
 
 
 def _judge_bytes(call: str, pairs: dict[str, tuple[Any, Any]]) -> Outcome:
-    """Return the outcome of comparing arrays of the simulator with arrays of the hardware.
+    """Compare arrays of the simulator with arrays of the hardware, and return the outcome.
 
-    The evidence has the XOR of the first two arrays that differ.
+    `pairs` maps a name to (array of the simulator, array of the hardware). The evidence has the XOR
+    of the first pair that differs.
     """
     for what, (mine, real) in pairs.items():
         difference = byte_difference(what, mine, real)
@@ -234,7 +242,7 @@ def _judge_bytes(call: str, pairs: dict[str, tuple[Any, Any]]) -> Outcome:
 
 
 def _judge_refusals(call: str, simulated: object, real: object) -> Outcome:
-    # The simulator and the hardware must both refuse, and by the same rule.
+    # There is no difference only if the simulator and the hardware refuse the copy by one rule.
     mine, theirs = _verdict(simulated, "copied"), _verdict(real, "copied")
     same = mine == theirs != "copied"
     difference = None if same else f"simulator: {mine}\nhardware:  {theirs}"

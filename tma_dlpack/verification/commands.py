@@ -1,4 +1,4 @@
-"""The command `verify`; cli/table.py finds this file by its name, `commands.py`."""
+"""The command `verify`; cli/table.py finds this file because its name is `commands.py`."""
 
 from __future__ import annotations
 

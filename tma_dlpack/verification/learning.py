@@ -1,9 +1,10 @@
 """The report of `verify`, and the file with all its cases, which a user can send.
 
-The file is JSON, compressed if its name ends with .gz. It has the name of the GPU, and every case
-with its arguments, verdict and bytes. `Findings.against` compares the encodings in the file with
-the rules and the layout of a target, without a GPU. `FieldStatistics` is for a target whose layout
-has not been measured. It counts for each field the maps that agree with the layout of sm_90.
+The file is JSON, and it is compressed if its name ends with .gz. It has the name of the GPU, and
+for every case the arguments, the verdict and the bytes. `Findings.against` compares the encodings
+in the file with the rules and the layout of a target, without a GPU. `FieldStatistics` is for a
+target whose layout has not been measured. For each field of the layout of sm_90, it counts the maps
+of the driver that agree with this layout.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tma_dlpack.verification.core import (
     tma,
 )
 
-#: Exceptions that `Findings.read` may meet in a file that `Findings.write` did not write.
+#: Exceptions that `Findings.read` may raise for a file that `Findings.write` did not write.
 _NOT_OURS = (
     *(OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError),
     *(ArithmeticError, RecursionError, MemoryError),
@@ -58,11 +59,12 @@ class VerifyRow:
         Number of cases that this package and the GPU accepted. The results of these cases were
         compared byte for byte.
     disagreements : int
-        Number of cases in which this package and the GPU differ.
+        Number of cases in which the results of this package and of the GPU differ.
     first : str or None
-        The first disagreement, as a Python call that repeats it and the difference.
+        The first disagreement: a Python call that repeats the case, then the difference.
     note : str
-        A remark, for example the fields of an unknown layout that agree with sm_90.
+        A remark. For example, if the layout of the GPU's maps has not been measured, the remark
+        lists the fields that agree with the layout of sm_90.
     """
 
     name: str
@@ -88,7 +90,7 @@ class VerifyRow:
 @errors.sealed
 @dataclass(frozen=True, slots=True, repr=False)
 class VerifyReport:
-    """The result of `verify`, with one row for each check; ``print`` shows the table.
+    """The result of `verify`, with one row for each check; ``print(report)`` shows a table.
 
     Attributes
     ----------
@@ -158,7 +160,7 @@ class VerifyReport:
 
 @dataclass
 class Findings:
-    """The cases that `verify` ran on a GPU, which can be written to a file and read again.
+    """The cases that `verify` ran on a GPU. They can be written to a file and read from the file.
 
     Attributes
     ----------
@@ -170,9 +172,10 @@ class Findings:
         Version of this package.
     cases : list of dict
         A case has `check`, `number`, `call`, `accepted`, `difference`, and the entries of
-        `Outcome.evidence`. The evidence of an encoding is the arguments, the driver's verdict and
-        the driver's bytes. The evidence of a copy is the hardware's verdict, and `xor`, which is
-        the XOR of the hardware's and the simulator's bytes, compressed and in base 64.
+        `Outcome.evidence`. For an encoding, the evidence is the arguments, the driver's verdict and
+        the driver's bytes. For a copy, the evidence is the hardware's verdict. If the bytes of the
+        hardware and of the simulator differ, it also has `xor`: the XOR of these bytes, compressed
+        by zlib and in base 64.
     """
 
     device: str
@@ -201,12 +204,12 @@ class Findings:
 
     @classmethod
     def read(cls, path: str | Path) -> Findings:
-        """Return the findings in a file that `write` wrote.
+        """Read the findings from a file that `write` wrote.
 
         Raises
         ------
         TmaPreconditionError
-            If the file cannot be read, or `write` did not write it.
+            If the file cannot be read, or if it is no file of `write`.
         """
         try:
             content = json.loads(_content(Path(path)))
@@ -226,8 +229,9 @@ class Findings:
     def against(self, target: tma.Target | str | None = None) -> VerifyReport:
         """Compare the driver's verdicts and bytes with the rules and the layout of a target.
 
-        The report repeats the results of other checks, such as copies, because these need a GPU.
-        The default of `target` is the target of the GPU.
+        Only the encodings are compared again. For all other checks, such as copies, the report
+        repeats the results of the run on the GPU. The default of `target` is the target of this
+        GPU.
         """
         column = self.target if target is None else tma.Target.of(target)
         try:
@@ -244,7 +248,8 @@ class Findings:
             if not cases:
                 continue
             encodes = check.op == "encode"
-            # Compare encodings now. The other checks keep the differences of the run on the GPU.
+            # Compare encodings with the rules of `column` now. For all other checks, use the
+            # differences of the run on the GPU.
             texts = [_difference(c, column) if encodes else c["difference"] for c in cases]
             calls = [text and f"{c['call']}\n{text}" for c, text in zip(cases, texts, strict=True)]
             accepted = [case["accepted"] for case in cases]
@@ -253,9 +258,9 @@ class Findings:
         return tuple(rows)
 
     def fields(self, check: str) -> str:
-        """Return a text that lists the fields of sm_90's layout that agree with the driver's maps.
+        """Return a text about the fields of sm_90's layout that agree with the driver's maps.
 
-        The text is "" if the layout of the target is known.
+        The text is "" if the layout of the target has been measured.
         """
         if self.target.has_model:
             return ""
@@ -273,7 +278,7 @@ def _content(path: Path) -> bytes:
     with path.open("rb") as file:
         is_gzip = file.read(len(_GZIP)) == _GZIP
     with gzip.open(path) if is_gzip else path.open("rb") as file:
-        # Read one byte more than the limit, to notice a longer file.
+        # Read one byte more than the limit, so that a file above the limit is detected.
         data = file.read(refusals.MAX_VERIFY_BYTES + 1)
     if len(data) > refusals.MAX_VERIFY_BYTES:
         raise ValueError(f"it holds more than {refusals.MAX_VERIFY_BYTES >> 20} MiB")
@@ -290,11 +295,11 @@ def _not_ours(what: str, error: BaseException) -> tma.TmaError:
 
 
 def _difference(case: dict[str, Any], target: tma.Target) -> str | None:
-    """Return the difference of a recorded encoding from a target's rules and layout, or None."""
+    """Return the difference between a recorded encoding and a target's rules or layout, or None."""
     request = read_driver_call(case["kind"], case["arguments"], target)
     violations = find_violations(request)
     ours = ", ".join(violation.rule for violation in violations) or "accepted"
-    # The driver refused the call, so the rules must refuse it, too.
+    # If the driver refused the call, the rules must refuse the call, too.
     if case["bytes"] is None:
         return None if violations else f"driver: {case['driver']}\nrules of {target}: accepted"
     if violations:
@@ -309,8 +314,8 @@ def _difference(case: dict[str, Any], target: tma.Target) -> str | None:
         decoded, address = bits.decode(data, derived=True)
     except tma.TmaError as error:
         return f"driver: {data.hex()}\nderived layout: {error}"
-    # This layout is derived from the compiler's code for tensormap.replace, which cannot change the
-    # L2 promotion. So ignore the L2 promotion.
+    # The derived layout comes from the compiler's code for tensormap.replace. This instruction
+    # cannot change the L2 promotion, so the L2 promotion is unknown and is not compared.
     derived = decoded._replace(l2_promotion=arguments.l2_promotion)
     if (derived, address) == (arguments, request.address):
         return None
@@ -320,8 +325,9 @@ def _difference(case: dict[str, Any], target: tma.Target) -> str | None:
 class FieldStatistics:
     """Counter of the driver's maps that agree with sm_90's layout, for each field of the layout.
 
-    For each field, `seen` counts the maps that have the field, and `same` the maps whose value
-    agrees. `stray` has the bits outside of all fields that are set in a map.
+    For each field, `seen` counts the maps that have the field, and `same` counts the maps in which
+    the value of the field agrees. `stray` has the bits that are outside of all fields and are set
+    in at least one map.
     """
 
     maps: int
@@ -334,7 +340,10 @@ class FieldStatistics:
         self.stray = 0
 
     def add(self, arguments: EncodeArguments, address: int, made_by_driver: bytes) -> None:
-        """Count one map of the driver; skip a map with a type or swizzle that sm_90 lacks."""
+        """Count one map of the driver.
+
+        Skip the map if sm_90 cannot encode it, for example because sm_90 lacks its data type.
+        """
         try:
             modelled = bits.encode(arguments, address)
         except OverflowError:
@@ -344,11 +353,14 @@ class FieldStatistics:
         for one in bits.fields_of(arguments.kind, arguments.rank):
             self.seen[one.label] += 1
             self.same[one.label] += one.read(made_by_driver) == one.read(modelled)
-            word &= ~one.mask  # In the end, `word` has the bits of no field.
+            word &= ~one.mask  # After the loop, `word` has only bits outside of all fields.
         self.stray |= word
 
     def __str__(self) -> str:
-        """Return a text with the number of fields that always agree, and counts of other fields."""
+        """Return a text with the number of fields that agree in all maps.
+
+        For each of the remaining fields, the text has the number of maps in which it agrees.
+        """
         labels = dict.fromkeys(f.label for f in bits.FIELDS if self.seen[f.label])
         differing = [
             f"{label} ({self.same[label]} of {self.seen[label]})"

@@ -1,15 +1,16 @@
 """Checks on the GPU of matrix descriptors, ldmatrix addresses, and maps that a kernel changes.
 
-In the first two checks, TMA loads tiles with the driver's maps. Then wgmma reads the tiles with
-this package's descriptors, or ldmatrix reads the tiles at this package's addresses. The expected
-results are computed from the simulator's tiles. Matrices have small integers, so that every sum of
-products is exact.
+In the checks of wgmma and ldmatrix, TMA loads tiles with the driver's maps. Then wgmma reads the
+tiles with this package's descriptors, or ldmatrix reads them at this package's addresses. The
+expected results are computed from the tiles of the simulator. The elements of the matrices are
+small integers, so that every sum of products is exact.
 
-In the last check, a kernel gets the driver's map with wrong values in some fields. The kernel
-writes the right values with ``tensormap.replace``, and loads a tile with the changed map. The map
-must then equal the driver's map, and the tile must equal the simulator's tile. The kernel changes
-half of the maps in shared memory and copies them to global memory. It changes the other maps in
-global memory. Earlier cases had other maps at the same addresses.
+In the check of changed maps, a kernel gets the driver's map with wrong values in some fields. The
+kernel writes the correct values with ``tensormap.replace``, and loads a tile with the changed map.
+Then the map must equal the driver's map, and the tile must equal the simulator's tile. In half of
+the cases the kernel changes the map in shared memory and copies it to global memory. In all other
+cases the kernel changes the map in global memory. Different cases may have different maps at one
+address, so a missing fence would be noticed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ WARP = 32
 
 
 def compare_product(product: Product, arena: Arena) -> str | None:
-    """Multiply two tiles by wgmma with this package's descriptors; return a difference or None."""
+    """Multiply two tiles with wgmma and this package's descriptors.
+
+    Return the first difference from the exact product, or None.
+    """
     _put_integers(product, arena)
     try:
         a, a_host = arena.maps(product.a.arguments(), 0)
@@ -41,13 +45,14 @@ def compare_product(product: Product, arena: Arena) -> str | None:
         exact = _exact(product, a_tile, b_tile)
         a_is = tma.matrix_descriptor(a, major=product.a_major, smem_address=product.a.smem_offset)
         b_is = tma.matrix_descriptor(b, major=product.b_major, smem_address=product.b.smem_offset)
-        # A wgmma multiplies 64 rows of A. So A has a descriptor for each 64 rows and step of K, and
-        # B has a descriptor for each step of K.
+        # A wgmma multiplies 64 rows of A by B for one step of K. So A needs a descriptor for each
+        # pair of 64 rows and step of K, and B needs a descriptor for each step of K.
         blocks, steps = range(product.blocks), range(product.k_steps)
         a_values = [a_is.advance(k, mn_elements=64 * m).value for m in blocks for k in steps]
         b_values = [b_is.advance(k).value for k in steps]
         dtype = np.float32 if product.factor.accumulator == "float" else np.int32
-        # Elements that the kernel does not write stay -1, which probably differs from the product.
+        # An element that the kernel does not write remains -1. Most elements of the product differ
+        # from -1, so missing elements are noticed.
         out = np.full(exact.shape, -1, dtype)
         factor, turned = product.factor, (product.a_major == "MN", product.b_major == "MN")
         macro = wgmma_macro(factor.ptx, factor.accumulator, product.n, factor.k_elements, *turned)
@@ -72,7 +77,10 @@ def _exact(product: Product, a_tile: tma.Tile, b_tile: tma.Tile) -> npt.NDArray[
 
 
 def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
-    """Read a tile by ldmatrix at this package's addresses; return the difference or None."""
+    """Read a tile with ldmatrix at this package's addresses.
+
+    Return the first difference from the expected registers, or None.
+    """
     layout = matrices.layout
     tensor_map, on_host = arena.maps(layout.arguments(), 0)
     tile = arena.simulated(on_host, layout)
@@ -92,9 +100,12 @@ def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
 
 
 def _registers(matrices: Matrices, logical: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
-    """Return the expected registers of each lane (PTX ISA, ldmatrix, 8 x 8 16-bit values)."""
-    # `places` are the offsets of the 8 x 8 matrices, in the order of their addresses. An offset is
-    # (units of 8 rows down, units of 16 bytes to the right).
+    """Return the registers of each lane that ldmatrix should return.
+
+    Source: PTX ISA, ldmatrix, matrices of 8 x 8 elements of 16 bits.
+    """
+    # `places` has the offset of each 8 x 8 matrix, in the order of the matrices in ldmatrix. An
+    # offset is (number of matrices down, number of matrices to the right).
     words = np.ascontiguousarray(logical).view(np.uint16)
     column = matrices.column * logical.itemsize // 2
     places = {4: ((0, 0), (1, 0), (0, 1), (1, 1)), 2: ((0, 0), (0, 1)), 1: ((0, 0),)}[matrices.num]
@@ -153,8 +164,8 @@ def _read_tiles(
     counts: tuple[int, ...],
     arrays: list[npt.NDArray[Any]],
 ) -> None:
-    """Run a kernel of operands.cu whose tiles end at byte `end` of shared memory."""
-    # The mbarrier follows the tiles. It has 8 bytes and an alignment of 8 bytes (PTX ISA).
+    """Run a kernel of operands.cu; its tiles end at byte `end` of shared memory."""
+    # The mbarrier follows the tiles. Its size and its alignment are 8 bytes (PTX ISA).
     barrier, done = -(-end // 8) * 8, np.zeros(1, np.uint32)
     values = [*maps, *_words(barrier, *counts)]
     arena.run(("operands.cu", *kernel), threads, barrier + 8, values, [*arrays, done])
@@ -172,8 +183,8 @@ def wgmma_macro(
     constraint = "f" if accumulator == "float" else "r"
     outputs = ", ".join(f'"+{constraint}"(d[{i}])' for i in range(registers))
     result = "f32" if accumulator == "float" else "s32"
-    # The immediates are the scales of A and B for float accumulators, then the transposes of A and
-    # B for 16-bit types.
+    # The immediate operands are two signs (1 for A and 1 for B) if the accumulator is float. Two
+    # transpose flags (A, B) follow if the elements have 16 bits.
     immediates = {"float": ", 1, 1", "int": ""}[accumulator]
     if ptx in ("f16", "bf16"):
         immediates += f", {int(a_turned)}, {int(b_turned)}"
@@ -201,9 +212,9 @@ def _difference(what: str, mine: npt.NDArray[Any], real: npt.NDArray[Any]) -> st
 
 # --- Changed maps --------------------------------------------------------------------------------
 
-#: Bytes of shared memory for the kernel's map and barrier, in addition to the tile.
+#: Number of bytes of shared memory for the kernel's map and mbarrier, in addition to the tile.
 CHANGES_BYTES = 512
-# Value, before the kernel runs, of the bytes that the kernel writes.
+# Value to which the bytes of the output are set before the kernel runs.
 UNTOUCHED = 0xEE
 #: Fields whose new value is a constant in the instruction (PTX ISA, tensormap.replace).
 CONSTANTS = ("interleave_layout", "swizzle_mode", "fill_mode", "elemtype")
@@ -216,19 +227,20 @@ _BY_DIMENSION = (
     "box_dim",
     "element_stride",
 )
-# Field -> its number in changes.cu. elemtype has more than 8 constants, so its number is the last.
+# Field -> number of the field in changes.cu. changes.cu reserves 8 cases for each number. elemtype
+# needs more than 8 cases, so elemtype has the highest number.
 NUMBERS = {name: n for n, name in enumerate((*_BY_DIMENSION, *CONSTANTS))} | {"elemtype": 16}
 TF32 = (tma.TensorMapDataType.TFLOAT32, tma.TensorMapDataType.TFLOAT32_FTZ)
-#: Field with invalid values -> end (exclusive) of its valid values.
+#: Field some of whose values are invalid -> first invalid value.
 _ENDS = {"interleave": 3, "element_type": 11}
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A load with a map in which the kernel has to correct some fields first.
+    """A load with a map. The kernel corrects some fields of the map before the load.
 
-    `overwritten_by` has the wrong values of `fields`. If `in_place` is True, the kernel changes the
-    map in global memory, else in shared memory.
+    `overwritten_by` has the values of `fields` in the map that the kernel gets. If `in_place` is
+    True, the kernel changes the map in global memory, otherwise in shared memory.
     """
 
     copy: Copy
@@ -243,10 +255,10 @@ class Change:
 
 
 def random_change(rng: Random, max_smem_bytes: int) -> Change:
-    """Return a random tile load, with wrong values for some random fields of its map."""
+    """Return a random tile load with random values for some fields of its map."""
     copy = random_copy("load", "tiled", rng, max_smem_bytes - CHANGES_BYTES)
     rows = [f for f in bits.fields_of("tiled", copy.arguments.rank) if f.ptx is not None]
-    # tensormap.replace sets the bit for tf32 and never clears this bit.
+    # tensormap.replace can set the field for tf32, but cannot clear this field.
     if copy.arguments.data_type not in TF32:
         rows = [field for field in rows if field.name != "tf32"]
     chosen = set(rng.sample(rows, rng.randint(1, len(rows))))
@@ -256,13 +268,16 @@ def random_change(rng: Random, max_smem_bytes: int) -> Change:
 
 
 def _legal(field: bits.Field, rng: Random) -> int:
-    # The bits of a field are value / unit - bias.
+    # The number `raw` that a field stores is value / unit - bias.
     raw = rng.randrange(min(field.raw.stop, _ENDS.get(field.name, field.raw.stop)))
     return (raw + field.bias) * field.unit
 
 
 def compare_change(change: Change, arena: Arena) -> str | None:
-    """Change a map on the GPU and load a tile with it; return the first difference or None."""
+    """Change a map on the GPU, and load a tile with the changed map.
+
+    Return the first difference from the expected map and tile, or None.
+    """
     copy = change.copy
     tensor_map, on_host = arena.maps(copy.arguments, copy.start)
     expected = bytes(tensor_map)
@@ -282,16 +297,16 @@ def compare_change(change: Change, arena: Arena) -> str | None:
         [out, changes],
     )
     changed = out[: targets.MAP_BYTES].tobytes()
-    # Compare bytes 64 to 127, too, because the kernel must not change them.
+    # Compare all 128 bytes. The kernel must not change bytes 64 to 127.
     if changed != expected:
         return f"the map is   {changed.hex()}\nand should be {expected.hex()}"
     return byte_difference("the tile", tile, out[targets.MAP_BYTES :])
 
 
 def instructions(change: Change, expected: bytes) -> list[tuple[int, int]]:
-    """Return the instructions that write the right values, each (number in changes.cu, value)."""
-    # Several fields of a map may be one field of tensormap.replace. The dict has one instruction
-    # for each field of tensormap.replace.
+    """Return the changes that write the correct values, each as (number in changes.cu, value)."""
+    # One instruction of tensormap.replace may write several fields of a map. The dictionary keeps
+    # one entry for each instruction.
     found = {}
     for field in change.fields:
         assert field.ptx is not None

@@ -14,21 +14,23 @@ import numpy as np
 
 from tma_dlpack.verification.core import driver, launch, tma
 
-#: Bytes of shared memory that the system reserves for each block (CUDA C++ Programming Guide,
-#: compute capability 9.0). The shared memory of a multiprocessor is larger by these bytes than the
-#: largest size that a block may request.
+#: Number of bytes of shared memory that the system reserves for each block (CUDA C++ Programming
+#: Guide, compute capability 9.0). The shared memory of a multiprocessor has RESERVED_SMEM_BYTES
+#: bytes more than a block may request.
 RESERVED_SMEM_BYTES = 1024
 BARRIER_BYTES = 8
 # The kernel counts tiles in 32 bits.
 MAX_TILES = 1 << 31
-#: Maximum number of stages. Half of the stages may have pending stores, and kernels/bandwidth.cu
-#: can wait with up to 4 pending stores.
+#: Maximum number of stages. At most half of the stages have pending stores, and the kernel in
+#: kernels/bandwidth.cu supports at most 4 pending stores.
 MAX_STAGES = 8
-#: Maximum number of bytes that a store writes after the end of a row whose size is not a multiple
-#: of 16 bytes.
+#: Number of additional bytes after the copy of the tensor. If the size of a row is not a multiple
+#: of 16 bytes, a store may write up to this number of bytes after the end of the row.
 OVERRUN_BYTES = 16
-# Threads per block of the copying kernel, in which one thread issues copies; threads per block of
-# the comparing kernels; blocks of the comparing kernels per multiprocessor.
+# ISSUING_THREADS is the number of threads per block of the copying kernel; only one of these
+# threads issues copies. LOOKING_THREADS is the number of threads per block of the kernels `invert`
+# and `compare`, and LOOKING_CTAS_PER_SM is the number of blocks of these kernels per
+# multiprocessor.
 ISSUING_THREADS, LOOKING_THREADS, LOOKING_CTAS_PER_SM = 32, 256, 8
 _PREFERRED_SHARED_MEMORY_CARVEOUT = 9  # CUfunction_attribute (cuda.h)
 
@@ -45,8 +47,8 @@ class Pipeline:
     stores_in_flight : int
         Number of stages whose stores may be pending. The other stages are for loads.
     neighbours : int
-        Number of adjacent tiles that one CTA copies before the next CTA's tiles begin. With 2
-        tiles, two adjacent rows of 128 bytes share one L2 fetch of 256 bytes.
+        Number of adjacent tiles that one CTA copies; the tiles after them are for the next CTA.
+        With 2 adjacent tiles, two adjacent rows of 128 bytes share one L2 fetch of 256 bytes.
     """
 
     stages: int
@@ -56,7 +58,7 @@ class Pipeline:
 
     @classmethod
     def family(cls, stages: int, ctas_per_sm: int) -> Iterator[Pipeline]:
-        """Yield the pipelines to try with these numbers of stages and blocks per multiprocessor."""
+        """Yield the pipelines to try for this number of stages and of blocks per multiprocessor."""
         for stores_in_flight in sorted({min(1, stages - 1), stages // 2}):
             for neighbours in (1, 2):
                 yield cls(stages, ctas_per_sm, stores_in_flight, neighbours)
@@ -71,9 +73,10 @@ class Run:
     tensor_map : TensorMap
     pipeline : Pipeline
     seconds : float
-        Median time of a copy.
+        Median time of a copy in seconds.
     verified : bool
-        Whether the copy wrote every byte. Before the copy, every byte of the destination was wrong.
+        Whether the copy wrote every byte correctly. Before the copy, every byte of the destination
+        was wrong.
     """
 
     tensor_map: tma.TensorMap
@@ -93,7 +96,8 @@ def fits(pipeline: Pipeline, tensor_map: tma.TensorMap, target: tma.Target) -> b
 
 
 def _stage_bytes(tensor_map: tma.TensorMap) -> int:
-    # Align stages to 1024 bytes, because the pattern of the largest swizzle has this period.
+    # Align stages to 1024 bytes, because the pattern of the 128-byte swizzle repeats every 1024
+    # bytes.
     return -(-tensor_map.smem_bytes // 1024) * 1024
 
 
@@ -102,15 +106,18 @@ def _block_bytes(pipeline: Pipeline, tensor_map: tma.TensorMap) -> int:
 
 
 class TiledCopy:
-    """A context manager with a tensor, memory for its copy, and the kernels.
+    """A context manager with a tensor, memory for the copy of the tensor, and the kernels.
 
-    `tensor_map` is any map of the tensor. Each copy may use a map with another box.
+    `tensor_map` is any map of the tensor. Each copy may use a different map of the tensor.
     """
 
     copy: int
 
     def __init__(self, tensor_map: tma.TensorMap) -> None:
-        """Refuse a tensor whose rows overlap, because its copy has no bandwidth of its own."""
+        """Refuse a tensor with a stride of 0, because its rows are one memory area.
+
+        The speed of copying such a tensor is not the tma.bandwidth of memory.
+        """
         if 0 in tensor_map.global_strides:
             raise tma.TmaUnsupportedError(
                 f"the tensor's strides are {tensor_map.strides}: where one is 0, rows are the same "
@@ -121,7 +128,8 @@ class TiledCopy:
         counts = tensor_map.global_dim[1:]
         self.tensor_bytes: int = math.prod(counts) * row_bytes
         steps = zip(counts, tensor_map.global_strides, strict=True)
-        # Bytes from the first to the last byte of the tensor, including the gaps between rows.
+        # Number of bytes from the first to the last byte of the tensor, including the gaps between
+        # rows.
         self.extent_bytes: int = sum((n - 1) * stride for n, stride in steps) + row_bytes
         # `_rows` is a struct Rows of kernels/bandwidth.cu, which has 4 dimensions.
         missing = 4 - len(counts)
@@ -148,7 +156,10 @@ class TiledCopy:
         self._stack.close()
 
     def memcpy_seconds(self, repeats: int) -> float:
-        """Return the median time of device-to-device memcpys of the tensor, including its gaps."""
+        """Return the median time in seconds of device-to-device memcpys of the tensor.
+
+        The memcpy also copies the gaps between rows.
+        """
 
         def memcpy() -> None:
             where = self.copy, self.source, self.extent_bytes
@@ -158,7 +169,7 @@ class TiledCopy:
         return statistics.median(self._seconds(memcpy) for _ in range(repeats))
 
     def run(self, tensor_map: tma.TensorMap, pipeline: Pipeline, repeats: int) -> Run:
-        """Copy the tensor with a map, compare the result, and time the copy."""
+        """Copy the tensor with a map, compare the copy with the tensor, and time the copy."""
         copy = self._launcher(tensor_map, pipeline)
         # Write the inverted source to the destination, so that every byte is wrong.
         self._look("invert")
@@ -168,7 +179,7 @@ class TiledCopy:
         return Run(tensor_map, pipeline, seconds, differences == 0)
 
     def seconds(self, tensor_map: tma.TensorMap, pipeline: Pipeline, repeats: int) -> float:
-        """Return the median time of copies with a map, without comparing the result."""
+        """Return the median time in seconds of copies with a map; do not compare the results."""
         copy = self._launcher(tensor_map, pipeline)
         return statistics.median(self._seconds(copy) for _ in range(repeats))
 
@@ -182,9 +193,9 @@ class TiledCopy:
                 "are counted. Pass larger boxes"
             )
         ones = (1,) * (5 - rank)
-        # In a map of split_inner, the outermost dimension is a part of the row and has the smallest
-        # stride. The kernel then counts tiles along this dimension first, so that consecutive tiles
-        # are adjacent in memory.
+        # In a map that `split_inner` made, the outermost dimension divides the row into parts, and
+        # its stride is the smallest. For such a map, the kernel numbers tiles along the outermost
+        # dimension first, so that consecutive tiles are adjacent in memory.
         strides = tensor_map.global_strides
         last_first = rank > 2 and strides[-1] < min(strides[:-1])
         tiling = struct.pack("<5I5iII", *counts, *ones, *box, *ones, tiles, last_first)
@@ -197,7 +208,8 @@ class TiledCopy:
             launch.by_value(ring),
             ctypes.c_uint64(self._answer),
         )
-        # Use all of the L1 cache's memory as shared memory, so that all blocks are resident.
+        # Configure the largest possible shared memory (and the smallest L1 cache), so that all
+        # blocks are resident.
         kernel = self._library.kernel(f"copy_tiles_{rank}", self.device_id)
         carveout = _PREFERRED_SHARED_MEMORY_CARVEOUT
         driver.call("cuKernelSetAttribute", carveout, 100, kernel, self.device_id)
@@ -213,7 +225,7 @@ class TiledCopy:
         launch.launch(kernel, grid, LOOKING_THREADS, 0, self._stream, arguments)
 
     def _answer_after(self, work: Callable[[], None]) -> int:
-        """Set the word at the address of the answer to 0, call `work`, and return the word."""
+        """Set the answer word in GPU memory to 0, call `work`, and return the answer word."""
         word = np.zeros(1, np.uint32)
         launch.upload(self._answer, word, self._stream)
         work()

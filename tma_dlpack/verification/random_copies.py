@@ -1,8 +1,8 @@
 """Random copies for the hardware, and random calls of the driver's encoders.
 
 The maps of copies describe tensors in a small arena. The coordinates of copies are inside of the
-tensor or near its ends. The arguments of calls are often at a limit of the driver, one step below
-it, or one step above it.
+tensor or near its ends. The arguments of calls are often exactly at a limit of the driver, or one
+step below or above the limit.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from tma_dlpack.verification.core import (
     tma,
 )
 
-#: Bytes of the arena, the global memory that all copies use.
+#: Size in bytes of the arena, which is the global memory that all copies use.
 ARENA_BYTES = 1 << 19
-#: Maximum sizes of random tiles in bytes. The last size is near the limit of a block.
+#: Maximum sizes of random tiles in bytes; each tile uses one of these limits. The last limit is
+#: near the maximum shared memory of a block.
 _BUDGETS = (1 << 10, 1 << 12, 1 << 14, 1 << 16, 220_000)
 # The data types except for the packed types of 4 and 6 bits.
 _ORDINARY = tuple(tma.TensorMapDataType)[:13]
@@ -39,9 +40,9 @@ _MAX_SMEM_OFFSET = 2048
 class Copy:
     """The arguments of one copy.
 
-    `op` is ``"load"``, ``"store"`` or a reduction. `start` is the offset of the tensor in the arena
-    in bytes. `coords` are row-major, as in the backends. `data_seed` is the seed of the random
-    bytes that a store or reduction reads from shared memory.
+    `op` is ``"load"``, ``"store"`` or the name of a reduction. `start` is the offset in bytes of
+    the tensor in the arena. `coords` are row-major. `data_seed` is the seed of the random bytes
+    that a store or reduction reads from shared memory.
     """
 
     op: str
@@ -56,7 +57,7 @@ class Copy:
 def random_copy(op: str, kind: MapKind, rng: Random, max_smem_bytes: int) -> Copy:
     """Return a random copy with a tiled or im2col map.
 
-    `op` is ``"load"``, ``"store"`` or ``"reduce"``, which becomes a random reduction.
+    `op` is ``"load"``, ``"store"`` or ``"reduce"``. With ``"reduce"``, the reduction is random.
     """
     writes = op != "load"
     while True:
@@ -83,11 +84,11 @@ def random_copy(op: str, kind: MapKind, rng: Random, max_smem_bytes: int) -> Cop
 def start_at_limits(
     rng: Random, args: EncodeArguments
 ) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
-    """Return row-major coordinates and im2col offsets of a load at the limits.
+    """Return row-major coordinates and im2col offsets for a load at the limits.
 
-    The values are at the ends of dimensions and boxes, and at the limits of signed registers.
+    The values are often at the ends of dimensions and boxes, or at the limits of int32.
     """
-    # ~MAX_COORD is the smallest coordinate in a signed register.
+    # ~MAX_COORD is the smallest coordinate, because coordinates are int32.
     coords = []
     for d, dim in enumerate(args.global_dim):
         box = args.box_dim[d] if args.box_dim else 8
@@ -95,8 +96,8 @@ def start_at_limits(
         inside = rng.randint(~MAX_COORD, MAX_COORD)
         coords.append(rng.choice((*ends, MAX_COORD - rng.randint(0, 300), inside)))
     coords = [min(max(c, ~MAX_COORD), MAX_COORD) for c in coords]
-    # Keep the innermost coordinate on 16 bytes. Otherwise the load is an illegal instruction, which
-    # makes the CUDA context of the process unusable.
+    # Round the innermost coordinate so that its offset is a multiple of 16 bytes. Otherwise the
+    # load ends with the error "illegal instruction", which makes the CUDA context unusable.
     if not args.interleave:
         coords[0] = _on_16_bytes(coords[0], args)
     if args.kind == "tiled":
@@ -121,7 +122,7 @@ def random_map(
     rank = rng.randint(3 if args.interleave or kind == "im2col" else 1, 5)
     dims, inner = _dims(rng, rank), _inner(rng, args)
     steps = tuple(rng.choice((1, 1, 1, rng.randint(1, 8))) for _ in range(rank))
-    # Often make a row of about 1 to 3 boxes, so that tiles reach the end of the row.
+    # Often make rows with the length of about 1 to 3 boxes, so that tiles reach the end of a row.
     if not args.interleave and rng.random() < 0.7:
         dims[0] = max(1, inner * rng.randint(1, 3) + rng.randint(-3, 3))
     if kind == "tiled":
@@ -133,8 +134,9 @@ def random_map(
 
 
 def _box(rng: Random, args: EncodeArguments, inner: int, steps: tuple[int, ...]) -> dict[str, Any]:
-    # A line is a row of the box along dimension 0. `room` is the number of lines that the budget
-    # still allows. An extent n with the element stride s loads n / s lines.
+    # A line is a row of the box along dimension 0. `room` is the number of lines for which the
+    # budget has bytes left. In a dimension with the extent n and the element stride s, the box
+    # loads n / s lines.
     room = rng.choice(_BUDGETS) // max(inner * args.type_row.element_bytes, 1)
     box = [inner]
     for step in steps[1:]:
@@ -147,7 +149,10 @@ def _box(rng: Random, args: EncodeArguments, inner: int, steps: tuple[int, ...])
 def _column(
     rng: Random, args: EncodeArguments, channels: int, dims: list[int], writes: bool
 ) -> dict[str, Any]:
-    """Return the corners and counts of an im2col map; also change the spatial extents in `dims`."""
+    """Return random corners and counts of an im2col map.
+
+    Also change some of the spatial extents in `dims`.
+    """
     first, rank = 0 if args.interleave else 1, len(dims)
     limit = targets.CORNER_ENDS[rank]
     lower, upper = [], []
@@ -191,7 +196,10 @@ def _start(
 
 
 def _inner(rng: Random, args: EncodeArguments) -> int:
-    """Return a random innermost box extent, a multiple of 16 bytes up to the swizzle's span."""
+    """Return a random innermost box extent in elements.
+
+    Its size is a multiple of 16 bytes, and at most the span of the swizzle.
+    """
     span = targets.SWIZZLE_SPAN_BYTES[args.swizzle] or 256
     element_bytes = args.type_row.element_bytes
     most = min(span, 256 * element_bytes) // 16
@@ -199,7 +207,7 @@ def _inner(rng: Random, args: EncodeArguments) -> int:
 
 
 def _dims(rng: Random, rank: int) -> list[int]:
-    """Return random extents of a tensor with a small product; some extents are 1."""
+    """Return random extents of a tensor whose number of elements is small; some extents are 1."""
     room = 2 ** rng.randint(4, 16)
     dims = []
     for _ in range(rank):
@@ -211,11 +219,11 @@ def _dims(rng: Random, rank: int) -> list[int]:
 
 
 def _strides(rng: Random, args: EncodeArguments, dims: list[int], dense: bool) -> tuple[int, ...]:
-    """Return random strides without overlap, sometimes with gaps.
+    """Return random strides such that rows do not overlap, sometimes with gaps between rows.
 
-    Unless the map must be `dense`, a stride may be 0.
+    If `dense` is False, a stride may also be 0.
     """
-    # With an interleave layout, each entry of dimension 0 is a slice of 16 or 32 bytes.
+    # With an interleave layout, the unit of dimension 0 is a slice of 16 or 32 bytes.
     align = args.alignment_bytes
     unit = 16 * args.interleave if args.interleave else args.type_row.element_bytes
     stride, strides = -(-dims[0] * unit // align) * align, []
@@ -227,15 +235,15 @@ def _strides(rng: Random, args: EncodeArguments, dims: list[int], dense: bool) -
 
 
 def _place(rng: Random, least: int, dim: int) -> int:
-    """Return a random coordinate, which is mostly in bounds."""
+    """Return a random coordinate of a dimension with the extent `dim`; it is mostly in bounds."""
     if rng.random() < 0.2:
         return rng.randint(least, dim + 1)
     return rng.choice((0, rng.randint(0, dim - 1)))
 
 
 def _on_16_bytes(coord: int, args: EncodeArguments) -> int:
-    """Return an innermost coordinate rounded down to a multiple of 16 bytes."""
-    # Use the lcm, because 128 bits are not a whole number of 6-bit elements.
+    """Round an innermost coordinate down, so that its offset is a multiple of 16 bytes."""
+    # Use the least common multiple, because 128 bits are not a whole number of 6-bit elements.
     bits = args.type_row.element_bits
     step = math.lcm(128, bits) // bits
     return coord // step * step
@@ -261,15 +269,15 @@ Call = dict[str, Any]
 _BOX = (0, 1, 255, 256, 257)
 _STRIDES = (0, 8, 16, 32, 48, *(targets.STRIDE_BYTES_END - n for n in (32, 16, 0)))
 _EXTENTS = (0, 1, 2, *((1 << bits) + n for bits in (31, 32) for n in (-1, 0, 1)))
-# Values at the limits of corners, which differ by rank: the largest and smallest valid corners, and
-# their invalid neighbours.
+# Values at the limits of corners: the largest valid corner, the smallest valid corner, and the
+# invalid neighbours of these two values. The limits depend on the rank; the tuple has all ranks.
 _CORNERS = tuple(
     sign * end + n
     for end in sorted(targets.CORNER_ENDS.values())
     for sign in (-1, 1)
     for n in (-1, 0)
 )
-#: Argument -> values at the edges of the range that the driver accepts, on both sides of each edge.
+#: Argument -> values on both sides of each limit of the range that the driver accepts.
 EDGES: dict[str, tuple[Any, ...]] = {
     "tensor_data_type": ("16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B"),
     "global_address": (0, 8, 16, 32, *(targets.ADDRESS_END - n for n in (32, 16, 0))),
@@ -284,12 +292,12 @@ EDGES: dict[str, tuple[Any, ...]] = {
     "channels_per_pixel": _BOX,
     "pixels_per_column": (0, 1, 1023, 1024, 1025),
 }
-#: The probability that an argument gets a value of `EDGES`.
+#: The probability that an argument, or an entry of a tuple, is replaced by a value of `EDGES`.
 _EDGE = 0.04
 
 
 def random_call(kind: MapKind, rng: Random, *, of_any_magnitude: bool = True) -> Call:
-    """Return random arguments of a `driver_encode_*` call; the driver refuses some of the calls."""
+    """Return random arguments for a call of `driver_encode_*`; the driver refuses some of them."""
     args = random_map(rng, "tiled" if kind == "tiled" else "im2col")
     step = args.alignment_bytes
     call = keywords_of(args) | {
@@ -297,7 +305,8 @@ def random_call(kind: MapKind, rng: Random, *, of_any_magnitude: bool = True) ->
         "global_address": rng.randrange(step, 1 << rng.randint(10, 57), step),
         "l2_promotion": rng.randint(0, 3),
     }
-    # Shift extents and strides left to make large tensors; shifts keep the strides' alignment.
+    # Shift extents and strides left to make large tensors. A left shift keeps the alignment of a
+    # stride.
     if of_any_magnitude:
         for name in ("global_dim", "global_strides"):
             call[name] = tuple(n << rng.choice((0, rng.randint(0, 16))) for n in call[name])
@@ -309,7 +318,7 @@ def random_call(kind: MapKind, rng: Random, *, of_any_magnitude: bool = True) ->
     if rng.random() < _EDGE:
         call |= _of_rank(call, rng.choice((1, 2, 6)))
     if kind == "im2col_wide":
-        # The encoder of im2col_wide has one width for each corner instead of an array.
+        # For each corner, the encoder of im2col_wide has one integer, the width, not an array.
         for corner in CORNERS:
             call[f"{corner}_width"] = (*call.pop(corner), 0)[0]
         call["mode"] = rng.randint(0, 1)
@@ -317,7 +326,10 @@ def random_call(kind: MapKind, rng: Random, *, of_any_magnitude: bool = True) ->
 
 
 def _largest(rng: Random, args: EncodeArguments) -> Call:
-    """Return a change of the box's last extent to the limit of a tile (228 KB) or 1 above it."""
+    """Return a new last extent of the box that makes the tile as large as the limit (228 KB).
+
+    In half of the cases the extent is larger by 1, so the tile exceeds the limit.
+    """
     *box, _ = args.box_dim or (args.channels_per_pixel, 0)
     most = targets.MAX_BOX_BYTES // (math.prod(box) * args.type_row.element_bytes) + rng.randint(
         0, 1
@@ -335,7 +347,7 @@ def _with_edges(rng: Random, value: Any, edges: tuple[Any, ...]) -> Any:
 
 
 def _of_rank(call: Call, rank: int) -> Call:
-    """Return changes of the rank and of all arrays, which are cut or repeated to fit this rank."""
+    """Return a new rank, and new arrays that are cut or repeated so that they fit this rank."""
     fewer = {"global_strides": 1, "pixel_box_lower_corner": 2, "pixel_box_upper_corner": 2}
     counts = {
         name: max(rank - fewer.get(name, 0), 0) for name, v in call.items() if type(v) is tuple

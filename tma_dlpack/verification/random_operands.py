@@ -26,7 +26,7 @@ SWIZZLES = (
     tma.TmaSwizzle.bytes64,
     tma.TmaSwizzle.bytes128,
 )
-#: Bytes of the arena that each of the two matrices has.
+#: Number of bytes of the arena that each of the two matrices may use.
 ROOM_BYTES = 1 << 18
 MAX_K_STEPS = 12
 # Values of N to test. wgmma supports multiples of 8 up to 256.
@@ -37,7 +37,7 @@ MAX_OFFSET_UNITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """An element type that wgmma multiplies.
+    """An element type of the matrices A and B of wgmma.
 
     Attributes
     ----------
@@ -49,8 +49,8 @@ class Factor:
     least : int
         The smallest integer in random matrices. The range of the integers is small, so that all
         sums of products are exact.
-    codes : unsigned array
-        The bits of the elements with the values `least`, `least` + 1, ...
+    codes : array of unsigned integers
+        The bits of the elements whose values are `least`, `least` + 1, and so on.
     """
 
     ptx: str
@@ -71,7 +71,7 @@ class Factor:
 
     def decode(self, elements: Array) -> Array:
         """Return the integer values of the elements of a `Tile.array`."""
-        # Sort `codes` to find each element by bisection.
+        # Sort `codes`, so that a binary search finds each element.
         order = self.codes.argsort()
         places = self.codes.searchsorted(elements.view(self.codes.dtype), sorter=order)
         numbers: Array = order[places] + self.least
@@ -92,8 +92,8 @@ _T = tma.TensorMapDataType
 _SMALL = np.arange(-8, 9)
 _BYTES = np.arange(256)
 _FLOATS = _SMALL.astype(np.float32).view(np.uint32)
-# The bits of a bf16 are the upper half of a float32. The 8-bit floats have the bits of -2, -1, 0, 1
-# and 2.
+# The bits of a bf16 are the upper half of a float32. For e4m3 and e5m2, the row has the bits of -2,
+# -1, 0, 1 and 2.
 MULTIPLIED = (
     Factor("f16", _T.FLOAT16, "float", -8, _SMALL.astype(np.float16).view(np.uint16)),
     Factor("bf16", _T.BFLOAT16, "float", -8, (_FLOATS >> 16).astype(np.uint16)),
@@ -117,11 +117,12 @@ class OperandLayout:
     shape : tuple of int
         Number of rows of the matrix, and number of elements of a row.
     pitch_bytes : int
-        Bytes from a row to the next row in global memory.
+        Number of bytes from the start of a row to the start of the next row in global memory.
     rows, columns, row_bytes : int
-        The tile has `columns` columns. Each column has `rows` rows of `row_bytes` bytes.
+        The tile consists of `columns` parts side by side. Each part has `rows` rows of `row_bytes`
+        bytes, and the parts follow each other in shared memory.
     at : tuple of int
-        Row and element of the matrix where the tile begins. They may be outside of the matrix.
+        Row, and element in this row, at which the tile begins. They may be outside of the matrix.
     smem_offset : int
         Offset in bytes of the tile in shared memory.
     """
@@ -138,7 +139,7 @@ class OperandLayout:
 
     @property
     def wide(self) -> int:
-        """Number of elements in a row of one column of the tile."""
+        """Number of elements in `row_bytes` bytes."""
         return self.row_bytes // DATA_TYPES[self.data_type].element_bytes
 
     @property
@@ -150,7 +151,8 @@ class OperandLayout:
     def arguments(self) -> EncodeArguments:
         """Return the arguments of the map.
 
-        The rank is 2 for one column. For several columns it is 3, as with `split_inner`.
+        The rank is 2 if `columns` is 1. Otherwise the rank is 3, as in a map that `split_inner`
+        makes.
         """
         rows, width = self.shape
         dims: tuple[int, ...] = (width, rows)
@@ -165,7 +167,10 @@ class OperandLayout:
         )
 
     def logical(self, array: Array) -> Array:
-        """Return the tile's row-major matrix from a `Tile.array`, which has column after column."""
+        """Return the tile as a row-major matrix.
+
+        `array` is a `Tile.array`, in which the parts of the tile follow each other.
+        """
         if self.columns == 1:
             return array
         side_by_side: Array = array.transpose(1, 0, 2)
@@ -179,7 +184,7 @@ class OperandLayout:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """A product of two tiles with M = 64 * `blocks` and N = `n`; K has `k_steps` instructions."""
+    """A product of two tiles, with M = 64 * `blocks`, N = `n`, and `k_steps` wgmma along K."""
 
     ptx: str
     n: int
@@ -199,7 +204,10 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """An ldmatrix that reads `num` matrices of a tile; the first begins at `row` and `column`."""
+    """An ldmatrix that reads `num` matrices of a tile.
+
+    The first matrix begins at row `row` and element `column` of the tile.
+    """
 
     layout: OperandLayout
     row: int
@@ -230,9 +238,9 @@ def random_product(rng: Random, max_smem_bytes: int) -> Product:
 def _operand(
     rng: Random, factor: Factor, major: Major, mn: int, k_steps: int, smem_offset: int
 ) -> OperandLayout | None:
-    """Return a random tile for `mn` and `k_steps` steps of K.
+    """Return a random tile for an operand with the extent `mn` in M or N and `k_steps` steps of K.
 
-    Return None if the random swizzle does not fit this size.
+    Return None if the tile's size is not a multiple of the row size of the random swizzle.
     """
     swizzle = rng.choice(SWIZZLES)
     span = SPAN_BYTES[swizzle]
@@ -259,7 +267,7 @@ def _layout(
     row_bytes: int,
     smem_offset: int,
 ) -> OperandLayout | None:
-    """Return a tile at a random place of a random matrix, or None if an extent exceeds 256.
+    """Return a tile at a random place of a random matrix, or None if a box extent exceeds 256.
 
     The matrix may be smaller than the tile, and the tile may begin outside of the matrix.
     """
@@ -271,7 +279,7 @@ def _layout(
     height = min(rng.randint(1, 300), ROOM_BYTES // pitch_bytes)
     at = (rng.choice((0, rng.randint(-9, height))), wide * rng.choice((0, rng.randint(-1, spans))))
     width = spans * wide
-    # Sometimes end the matrix's row within the tile, without a change of the pitch.
+    # Sometimes shorten the rows of the matrix, so that they end inside of the tile. Keep the pitch.
     if columns == 1 and rng.random() < 0.5:
         width = rng.randint(1, width)
     shape = (height, width)
@@ -281,7 +289,7 @@ def _layout(
 
 
 def random_matrices(rng: Random, max_smem_bytes: int) -> Matrices:
-    """Return a random ldmatrix of a random tile; the tile's rows are multiples of 16 bytes."""
+    """Return a random ldmatrix of a random tile; the tile's rows have a multiple of 16 bytes."""
     while True:
         data_type = rng.choice((_T.UINT8, _T.UINT16, _T.FLOAT16, _T.BFLOAT16, _T.UINT32))
         num = rng.choice((1, 2, 4))
@@ -293,8 +301,8 @@ def random_matrices(rng: Random, max_smem_bytes: int) -> Matrices:
         offset = 128 * rng.randint(0, MAX_OFFSET_UNITS)
         rows, columns = rng.randint(8, 80), rng.randint(1, 4)
         layout = _layout(rng, data_type, swizzle, rows, columns, row_bytes, offset)
-        # `num` matrices are `down` matrices of 8 rows below each other, and `right` matrices of 16
-        # bytes side by side.
+        # The `num` matrices form a grid: `down` matrices of 8 rows below each other, and `right`
+        # matrices of 16 bytes side by side.
         down, right = (2, 2) if num == 4 else ((num, 1) if transpose else (1, num))
         chunks = columns * row_bytes // 16
         if layout is None or rows < 8 * down or chunks < right:

@@ -21,16 +21,16 @@ def verify(
 ) -> VerifyReport:
     """Compare this package with the driver and the GPU of this machine, on random cases.
 
-    - Encoders: the refusals and bytes of the measured layout must equal those of
-      cuTensorMapEncode*.
+    - Encoders: this package must refuse the calls that cuTensorMapEncode* refuses, and must encode
+      all other calls as the bytes that cuTensorMapEncode* returns.
     - Copies: the simulator's loads, stores and reductions must equal the hardware's, for tile and
-      im2col maps. The check compares shared memory, the set of written bytes, and global memory.
-      Some loads have maps of any size that the driver accepts, and coordinates at the limits.
+      im2col maps. The checks compare shared memory, the set of written bytes, and global memory.
+      Some checks use maps of any size that the driver accepts, and coordinates at the limits.
     - Tensor cores: wgmma multiplies loaded tiles with this package's matrix descriptors, and the
-      product must be exact. ldmatrix reads a loaded tile at this package's addresses, and its
+      product must be exact. ldmatrix reads a loaded tile at this package's addresses, and the
       registers must have the elements of the simulated tile.
-    - Maps that a kernel changes: the changed map must equal the driver's map, and a tile that is
-      loaded with it must equal the simulated tile.
+    - Maps that a kernel changes: the changed map must equal the driver's map. A tile that is loaded
+      with the changed map must equal the simulated tile.
 
     Parameters
     ----------
@@ -41,22 +41,23 @@ def verify(
     device_id : int
         Ordinal of the GPU.
     out : path, optional
-        File for every case with its arguments, verdicts and bytes, which you can send to the
-        maintainers of this package. It is compressed if its name ends with .gz. The only facts
-        about your machine in the file are the name of the GPU and the versions of driver and
-        package.
+        File to which every case is written with its arguments, verdicts and bytes. You can send
+        this file to the maintainers of this package. The file is compressed if its name ends with
+        .gz. About your machine, it contains only facts about the GPU, and the versions of the
+        driver and of this package.
 
     Returns
     -------
     VerifyReport
-        The report has `.ok` and a row for each check; ``print`` shows the table. On a GPU whose
-        layout has not been measured, the rows of the encoders list the fields that agree with the
-        layout of sm_90.
+        The report has `.ok` and a row for each check. ``print(report)`` shows a table. If the
+        layout of the GPU's maps has not been measured, the rows of the encoders list the fields
+        that agree with the layout of sm_90.
 
     Raises
     ------
     TmaPreconditionError
-        If an argument is not an integer, or is too small.
+        If `n`, `seed` or `device_id` is not an integer, or is too small, or if `out` cannot be
+        written.
     TmaUnsupportedError
         If there is no GPU of compute capability 9.0 or later, no driver, or no NVRTC.
 
@@ -87,28 +88,28 @@ def verify(
 
 
 def replay(name: str, number: int, seed: int = 0, *, device_id: int = 0) -> str:
-    """Run one case of `verify` again; return the call and the first difference.
+    """Run one case of `verify` again; return the call of the case and the first difference.
 
     Parameters
     ----------
     name : str
         Name of the check, such as ``"tile loads"``.
     number, seed : int
-        Number of the case, and seed of the run of `verify`.
+        `number` is the number of the case, and `seed` is the seed of the run of `verify`.
     device_id : int
         Ordinal of the GPU.
 
     Returns
     -------
     str
-        The call, then the first difference, or "both sides agree".
+        The call of the case, then the first difference, or "both sides agree".
 
     Raises
     ------
     TmaPreconditionError
         If the check is unknown, or if a number is negative or not an integer.
     TmaUnsupportedError
-        As in `verify`.
+        If there is no GPU, no driver, or no NVRTC.
     """
     check = next((c for c in CHECKS if c.name == name), None)
     if check is None:
@@ -134,7 +135,8 @@ def _run(
     def results() -> Iterator[tuple[bool, str | None]]:
         for number in _progress(check.name, n):
             outcome = run_case(check, number, seed, arena)
-            # Without a model, `Findings.fields` needs every encoding for its statistics.
+            # If the layout of the target has not been measured, `Findings.fields` needs every
+            # encoding for its statistics.
             if keeps_all or (encodes and not arena.target.has_model):
                 findings.add(check.name, number, outcome)
             found = outcome.difference
@@ -153,7 +155,7 @@ def _reproducible(check: Check, number: int, seed: int, outcome: Outcome) -> str
 
 
 def _require_writable(out: str | Path) -> None:
-    """Create the file now, so that a wrong path is an error before the cases run."""
+    """Create the file `out` before the cases run, so that a wrong path is an error immediately."""
     try:
         Path(out).open("ab").close()
     except OSError as error:

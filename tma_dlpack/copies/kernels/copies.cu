@@ -1,24 +1,24 @@
-// Two kernels of the CUDA backend: each block loads one tile and returns its shared memory; one
-// block stores one tile.
+// The two kernels of the CUDA backend. In load_tiles, each block loads one tile and returns its
+// shared memory. In store_tile, one block stores or reduces one tile.
 
 #include <tma_dlpack.h>
 
 using namespace tma_dlpack;
 
-// Coordinates, innermost first; im2col offsets, W first.
+// Coordinates are innermost first. im2col offsets are in the order W, H, D.
 struct Coords { int c[5]; };
 struct Offsets { unsigned short o[3]; };
 
-// cuda.py has the same numbers.
+// copies/cuda.py has the same numbers.
 enum Status : unsigned { DONE = 0, TIMED_OUT = 1, MISALIGNED = 2 };
 
 constexpr unsigned long long TWO_SECONDS = 2'000'000'000;
-// Background of shared memory in each pass; the two patterns differ in every bit.
+// Bytes of shared memory before each of the two passes of a load; they differ in every bit.
 constexpr unsigned char FIRST_PATTERN = 0x5A, SECOND_PATTERN = 0xA5;
 
 extern __shared__ __align__(1024) unsigned char shared_memory[];
 
-// A form is the rank of a tile copy (1..5), or 5 more for an im2col copy (8..10 for ranks 3..5).
+// `form` is the rank for a tile copy (1..5), and the rank + 5 for an im2col copy (8..10).
 __device__ inline void load_form(unsigned form, void* smem, const Map& map, Barrier* full, Coords at,
                                  Offsets tap)
 {
@@ -93,16 +93,19 @@ __device__ inline void store_or_reduce(unsigned op, unsigned form, const Map& ma
 __device__ inline void fill(unsigned bytes, unsigned char pattern)
 {
   for (unsigned i = threadIdx.x; i < bytes; i += blockDim.x) shared_memory[i] = pattern;
-  // The pattern is written by the generic proxy, and the copy writes over it by the async proxy.
+  // The threads wrote the pattern through the generic proxy; the copy writes through the async
+  // proxy, so a fence must be between them.
   fence_async();
   __syncthreads();
 }
 
-// Load the tile twice, over two patterns: a byte that keeps its pattern both times was not written.
+// Load the tile twice, each time over another pattern. The copy did not write a byte that still has
+// the pattern after both loads.
 //
-// smem_out and written are [tiles][bytes]; bytes counts the tile and the memory before the tile. A
-// byte that the copy does not write is 0 in both. status is [tiles + 1]; a tile that times out sets
-// the last word, and blocks that start later return at once.
+// The arrays smem_out and written are [tiles][bytes]. `bytes` is the size of the tile and of the
+// memory before the tile. If the copy does not write a byte, both arrays have 0 for it. The array
+// status is [tiles + 1]. A block whose tile times out sets the last word, and blocks that start
+// later return at once.
 extern "C" __global__ void load_tiles(const __grid_constant__ Map map, const Coords* coords,
                                       Offsets offsets, unsigned form, unsigned smem_offset,
                                       unsigned bytes, unsigned tx_bytes, unsigned char* smem_out,
@@ -113,7 +116,8 @@ extern "C" __global__ void load_tiles(const __grid_constant__ Map map, const Coo
   if (__syncthreads_or(*stop)) return;
   smem_out += tile * bytes;
   written += tile * bytes;
-  // A swizzle depends on absolute addresses, so smem_offset must count from a multiple of 1024.
+  // A swizzle depends on the absolute address of the tile, which is shared_memory + smem_offset. So
+  // shared_memory must be a multiple of 1024.
   if (shared_address(shared_memory) % 1024 != 0)
   {
     status[tile] = MISALIGNED;
@@ -130,7 +134,7 @@ extern "C" __global__ void load_tiles(const __grid_constant__ Map map, const Coo
       arrive_expect_tx(full, tx_bytes);
       load_form(form, shared_memory + smem_offset, map, full, coords[tile], offsets);
     }
-    // Pass 0 waits for parity 0, pass 1 for parity 1.
+    // `pass` is also the parity of the barrier's phase: 0 in the first pass, 1 in the second.
     if (!wait_at_most(full, pass, TWO_SECONDS))
     {
       status[tile] = TIMED_OUT;
@@ -154,7 +158,7 @@ extern "C" __global__ void load_tiles(const __grid_constant__ Map map, const Coo
   if (threadIdx.x == 0) status[tile] = DONE;
 }
 
-// Copy `data` to shared memory at smem_offset, then store or reduce it.
+// Copy `data` to shared memory at smem_offset, then store or reduce the tile there.
 extern "C" __global__ void store_tile(const __grid_constant__ Map map, Coords at, unsigned op,
                                       unsigned form, unsigned smem_offset,
                                       const unsigned char* data, unsigned bytes, unsigned* status)

@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
-/* The bytes are volatile, so that no compiler replaces a loop with a call of the function
- * itself. */
+/* The bytes are volatile. Otherwise a compiler could replace the loop in memset or memcpy with a
+ * call of memset or memcpy, which would be an endless recursion. */
 void *memset(void *to, int value, size_t count) {
   for (size_t i = 0; i < count; ++i) ((volatile unsigned char *)to)[i] = (unsigned char)value;
   return to;

@@ -1,5 +1,5 @@
-// Kernels that copy a tensor tile by tile, and compare the copy. In a copy, one thread of each CTA
-// issues all loads and stores.
+// Kernels that copy a tensor tile by tile, and kernels that compare the copy with the tensor. In a
+// copying kernel, one thread of each CTA issues all loads and stores of the CTA.
 
 #include <tma_dlpack.h>
 
@@ -13,17 +13,17 @@ extern __shared__ unsigned char shared_memory[];
 
 struct Coords { int c[5]; };  // innermost first
 
-// The tiles that cover a tensor. The arrays are innermost first.
+// The tiles that cover a tensor. In the arrays, the innermost dimension is first.
 struct Tiling
 {
   unsigned counts[5];  // tiles per dimension
   int box[5];
   unsigned total;
-  unsigned last_first;  // whether to count the outermost dimension first (a map of split_inner)
+  unsigned last_first;  // 1 to number tiles along the outermost dimension first (split_inner)
 };
 
-// The layout of shared memory: `stages` tiles at multiples of `stage_bytes`, then one mbarrier for
-// each stage.
+// The layout of shared memory: `stages` tiles, which begin at multiples of `stage_bytes`, then one
+// mbarrier for each stage.
 struct Ring
 {
   unsigned stages, stage_bytes, tx_bytes;
@@ -73,8 +73,8 @@ __device__ inline void store_tile(const Map& map, const void* smem, Coords at)
   if constexpr (RANK == 5) store(map, smem, c[0], c[1], c[2], c[3], c[4]);
 }
 
-// Wait until at most `stores_in_flight` of this thread's stores still read shared memory. The
-// operand of cp.async.bulk.wait_group is a constant (PTX ISA), so each count has a case.
+// Wait until at most `stores_in_flight` stores of this thread have not read their tile yet. The
+// operand of cp.async.bulk.wait_group must be a constant (PTX ISA), so each count has a case.
 __device__ inline void wait_for_reads(unsigned stores_in_flight)
 {
   switch (stores_in_flight)
@@ -88,7 +88,7 @@ __device__ inline void wait_for_reads(unsigned stores_in_flight)
 }
 
 // Return the number of the k-th tile of this CTA. CTA 0 copies the first `neighbours` tiles, CTA 1
-// the next, and so on. After the last CTA, CTA 0 copies the next tiles.
+// copies the next `neighbours` tiles, and so on. CTA 0 continues after the tiles of the last CTA.
 __device__ inline unsigned tile_of(unsigned k, unsigned neighbours)
 {
   return (k / neighbours * gridDim.x + blockIdx.x) * neighbours + k % neighbours;
@@ -121,8 +121,8 @@ __device__ inline void copy_tiles(const Map& source, const Map& target,
     to_load = tile_of(++loaded, ring.neighbours);
   }
 
-  // Tile k is stored from `stage`. The next load writes to `free_stage`, which has the oldest
-  // store.
+  // In iteration k, tile k is stored from `stage`. The next load writes to `free_stage`, the stage
+  // of the oldest pending store.
   unsigned stage = 0, parity = 0, free_stage = 0;
   for (unsigned k = 0;; ++k)
   {
@@ -138,8 +138,8 @@ __device__ inline void copy_tiles(const Map& source, const Map& target,
     store_commit();
     if (++stage == ring.stages) stage = 0, parity ^= 1;
 
-    // After the wait, the store of tile k - stores_in_flight has read its stage, so the stage is
-    // free.
+    // After the wait, the store of tile k - stores_in_flight has read its stage. So this stage,
+    // `free_stage`, can be loaded.
     if (k < ring.stores_in_flight || to_load >= tiling.total) continue;
     wait_for_reads(ring.stores_in_flight);
     load(to_load, free_stage);
@@ -164,7 +164,7 @@ COPY_TILES(3)
 COPY_TILES(4)
 COPY_TILES(5)
 
-// ---- comparison of the result, one warp for each row of the tensor ----
+// ---- comparison of the copy with the tensor; each warp compares one row at a time ----
 
 struct Rows
 {
@@ -173,7 +173,8 @@ struct Rows
   unsigned long long total, row_bytes;
 };
 
-// Call visit(offset) for every 16 bytes of every row, and tail(offset) for the remaining bytes.
+// Call visit(offset) for every 16 bytes of every row, and tail(offset) for each remaining byte of
+// the row.
 template <class Visit, class Tail>
 __device__ inline void for_each_row(const Rows& rows, Visit visit, Tail tail)
 {
@@ -198,7 +199,7 @@ __device__ inline uint4& vector_at(unsigned char* pointer)
   return *reinterpret_cast<uint4*>(pointer);
 }
 
-// Write the inverted source to the target, so that every byte differs.
+// Write the inverted bytes of the source to the target, so that every byte differs.
 extern "C" __global__ void invert(unsigned char* source, unsigned char* target, Rows rows)
 {
   for_each_row(
@@ -211,7 +212,7 @@ extern "C" __global__ void invert(unsigned char* source, unsigned char* target, 
     [&](unsigned long long at) { target[at] = static_cast<unsigned char>(~source[at]); });
 }
 
-// Count the 16-byte pieces and the remaining bytes in which source and target differ.
+// Add to `differences` the number of 16-byte pieces and remaining bytes that differ.
 extern "C" __global__ void compare(unsigned char* source, unsigned char* target, Rows rows,
                                    unsigned* differences)
 {
@@ -227,8 +228,8 @@ extern "C" __global__ void compare(unsigned char* source, unsigned char* target,
   if (found != 0) atomicAdd(differences, found);
 }
 
-// Fill memory with pseudo-random words. A word is a hash of its index, with the constants of
-// splitmix64.
+// Fill memory with pseudo-random words. Each word is a hash of its index. The hash uses the
+// constants of splitmix64.
 extern "C" __global__ void fill_random(unsigned* words, unsigned long long count)
 {
   const unsigned long long step = static_cast<unsigned long long>(gridDim.x) * blockDim.x;

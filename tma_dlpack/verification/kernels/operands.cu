@@ -1,12 +1,12 @@
-// Kernels that load tiles by TMA and read the tiles with wgmma (a product) or ldmatrix.
-// verification/on_device.py defines WGMMA(d, a, b, accumulate), ACCUMULATOR and REGISTERS above
-// this text, for one instruction.
+// Kernels that load tiles by TMA, and read the tiles with wgmma (a product) or ldmatrix. For a
+// product, verification/on_device.py inserts the macros WGMMA(d, a, b, accumulate), ACCUMULATOR and
+// REGISTERS above this text. The macros are for one form of wgmma.
 
 #include <tma_dlpack.h>
 
 using namespace tma_dlpack;
 
-// A tile to load. `coords` are innermost first.
+// A tile to load. In `coords`, the innermost coordinate is first.
 struct Tile
 {
   int coords[3];
@@ -25,9 +25,9 @@ __device__ inline void load_tile(const Map& map, const Tile& tile, Barrier* full
   else load(to, map, full, c[0], c[1], c[2]);
 }
 
-// Load both tiles. Return false if shared memory does not begin at a multiple of 1024. The patterns
-// of swizzles begin at such multiples, so elsewhere the swizzle of an offset differs from the
-// swizzle of its address.
+// Load both tiles. Return false if shared memory does not begin at a multiple of 1024 bytes. The
+// hardware swizzles addresses, and the expected results swizzle offsets in shared memory. They
+// agree only if shared memory begins at a multiple of 1024 bytes.
 __device__ inline bool loaded(const Map& a, const Map& b, const Tile& tile_a, const Tile& tile_b,
                               unsigned barrier_offset)
 {
@@ -47,8 +47,8 @@ __device__ inline bool loaded(const Map& a, const Map& b, const Tile& tile_a, co
 
 #ifdef WGMMA
 
-// Compute out[64 * blocks][N] = A B. A has one descriptor for each K step and 64 rows, and B has
-// one descriptor for each K step. The addresses in the descriptors are relative to shared_memory.
+// Compute out[64 * blocks][N] = A B. A has one descriptor for each 64 rows and K step. B has one
+// descriptor for each K step. The addresses in the descriptors are relative to `shared_memory`.
 extern "C" __global__ void __launch_bounds__(128)
   multiply(const __grid_constant__ Map a, const __grid_constant__ Map b,
            const __grid_constant__ Tile tile_a, const __grid_constant__ Tile tile_b,
@@ -57,7 +57,8 @@ extern "C" __global__ void __launch_bounds__(128)
            ACCUMULATOR* out, unsigned* done)
 {
   if (!loaded(a, b, tile_a, tile_b, barrier_offset)) return;
-  // The lowest bits of a descriptor are the address in units of 16 bytes (PTX ISA, wgmma).
+  // The lowest bits of a descriptor are the address in units of 16 bytes (PTX ISA, wgmma). So add
+  // the address of `shared_memory` in these units.
   const unsigned long long base = shared_address(shared_memory) >> 4;
   for (unsigned block = 0; block < blocks; ++block)
   {
@@ -71,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(128)
       wgmma_wait();
     }
     const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    for (unsigned i = 0; i < REGISTERS; ++i)  // The fragment of D is in the PTX ISA (wgmma).
+    for (unsigned i = 0; i < REGISTERS; ++i)  // PTX ISA (wgmma) has the layout of D in registers.
     {
       const unsigned row = block * 64 + warp * 16 + lane / 4 + i / 2 % 2 * 8;
       const unsigned column = i / 4 * 8 + lane % 4 * 2 + i % 2;
@@ -109,7 +110,7 @@ __device__ inline void ldmatrix(unsigned (&d)[4], unsigned address)
 #undef LDMATRIX
 }
 
-// Write the registers of each lane after one ldmatrix to out[lane][4].
+// Execute one ldmatrix, and write the registers of each lane to out[lane][4].
 extern "C" __global__ void __launch_bounds__(32)
   read_matrices(const __grid_constant__ Map map, const __grid_constant__ Tile tile,
                 unsigned barrier_offset, unsigned num, unsigned transpose, const unsigned* addresses,
