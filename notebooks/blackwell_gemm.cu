@@ -1,15 +1,15 @@
 // blackwell_gemm.cu: C = A x B^T, bf16 in and out, float accumulation, for the tensor core of compute
-// capability 10. It is written from the PTX ISA, and compiled for sm_100a, sm_103a and sm_110a, but not run.
+// capability 10. The kernel follows the PTX ISA. It was compiled for sm_100a, sm_103a and sm_110a, but never run.
 //
 // Tiles, maps and ring are as in hopper_gemm.cu. Three parts differ. One thread issues the products. The
-// sums are in tensor memory (128 lanes, one per row of the tile, of 512 columns), not in a warpgroup's
-// registers. And the tensor core itself arrives at the barrier of a stage that it has read.
+// sums are in tensor memory, not in a warpgroup's registers. Tensor memory has 128 lanes of 512 columns, one lane
+// per row of the tile. And the tensor core itself arrives at a stage's `empty` barrier after it has read the stage.
 //
 //   warp 0, one thread   wait(empty), arrive_expect_tx, load A and B   --full-->
 //   warp 1, one thread   wait(full), 4 x tcgen05.mma, tcgen05.commit   --empty-->  and at the end  --done-->
 //   all four warps       wait(done), tcgen05.ld of 32 rows each, round, store
 //
-// With -DBLOCKS=2, two blocks compute a tile of 256 x 256. Each loads 128 rows of A and half of B's rows.
+// With -DBLOCKS=2, two blocks compute a tile of 256 x 256. Each block loads 128 rows of A and 128 rows of B.
 
 #include <tma_dlpack.h>
 
@@ -19,7 +19,7 @@ using namespace tma_dlpack;
 #define BLOCKS 1
 #endif
 
-// Boxes of A and C have 128 rows of 64 columns, and boxes of B have B_ROWS rows; the swizzle is bytes128.
+// Boxes of A and C have 128 rows of 64 columns. Boxes of B have B_ROWS rows of 64 columns.
 constexpr int TILE_M = 128, TILE_N = 256, TILE_K = 64, STAGES = 4, B_ROWS = TILE_N / BLOCKS;
 constexpr int ROW_BYTES = 128, A_BYTES = TILE_M * ROW_BYTES, STAGE_BYTES = A_BYTES + B_ROWS * ROW_BYTES;
 constexpr Swizzle SWIZZLE = Swizzle::bytes128;
@@ -27,7 +27,7 @@ constexpr Swizzle SWIZZLE = Swizzle::bytes128;
 constexpr unsigned INSTRUCTION = tcgen05_instruction_descriptor<MmaType::bf16, BLOCKS * TILE_M, TILE_N>();
 constexpr unsigned short ALL_BLOCKS = (1 << BLOCKS) - 1;
 
-// Return eight columns of this thread's row, rounded to bf16.
+// Return eight sums of this thread's row, rounded to bf16. `sums` is the address of the first sum.
 __device__ inline uint4 read_bf16(unsigned sums)
 {
   float v[8];
@@ -74,7 +74,7 @@ extern "C" __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(128)
       unsigned char* const stage = stages + at.stage() * STAGE_BYTES;
       wait(empty + at.stage(), at.phase());
       if (rank == 0) arrive_expect_tx(full + at.stage(), BLOCKS * STAGE_BYTES);
-#if BLOCKS == 2  // the barrier of rank 0, which multiplies, counts the bytes
+#if BLOCKS == 2  // the block of rank 0 multiplies, so its barrier counts the bytes of both blocks
       load_cta_group2(stage, a, full + at.stage(), k0, row);
       load_cta_group2(stage + A_BYTES, b, full + at.stage(), k0, column + rank * B_ROWS);
 #else

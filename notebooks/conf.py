@@ -49,19 +49,20 @@ nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 suppress_warnings = [
     "mystnb.unknown_mime_type",  # live widgets: the site shows their pictures
-    "ref.python",  # `.ok` in a docstring is an attribute of several classes
+    "ref.python",  # `.ok` in a docstring is ambiguous, because several classes have it
 ]
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"tma_dlpack {release}"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": True}
 html_show_sourcelink = False
-html_show_search_summary = False  # a summary would load each found page, with its pictures
-html_sidebars = {"explorer": [], "guide/changes": []}  # these pages are alone in their sections
+html_show_search_summary = False  # because a summary makes the browser load each found page
+html_sidebars = {"explorer": [], "guide/changes": []}  # each is alone in its section
 html_static_path = ["site"]
 html_css_files = ["site.css"]
 
-#: Chapters of the Python reference: title -> public names. A test compares them with `tma.__all__`.
+#: Chapters of the Python reference: title -> public names. A test compares all names with
+#: `tma.__all__`.
 CHAPTERS = {
     "Make a map, or check the call": (
         "make_tma_descriptor check_tma_descriptor make_tma_descriptors TensorMapBatch "
@@ -205,7 +206,7 @@ def rule_reference() -> str:
 
 
 def error_reference() -> str:
-    """Return the reference of the error numbers that `explain` answers.
+    """Return the reference of the error numbers that `tma.explain` explains.
 
     Each number is a heading, because the search of the site finds headings.
     """
@@ -241,7 +242,7 @@ def help_of(*arguments: str) -> str:
 
 
 def command_reference() -> str:
-    """Return the help of the command and of each subcommand."""
+    """Return the help texts of the command `tma-dlpack` and of its subcommands."""
     parts = [f"```text\n{help_of()}```\n"]
     parts += [f"## {name}\n\n```text\n{help_of(name)}```\n" for name in commands()]
     return "\n".join(parts)
@@ -275,7 +276,7 @@ def hang() -> str:
     return raw(draw.chain(links, title="HANG_BYTES: 12,288 of 24,576 bytes came").html())
 
 
-#: HTML that shows the explorer in the theme of the site, which may differ from the system's.
+#: HTML that shows the explorer in the theme of the site. The system's theme may differ.
 FRAME = """\
 <p><a href="explore.html">Open the explorer alone</a>: its address then contains its state.</p>
 <iframe class="explorer" title="the explorer" height="1100"></iframe>
@@ -326,7 +327,7 @@ GENERATED = {
 
 
 def fill(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Replace the markers of a page by the generated texts."""
+    """Replace the markers of a page by generated texts. In a guide, also run the code blocks."""
     for name, generate in GENERATED.items():
         marker = f"<!-- generated: {name} -->"
         if marker in source[0] and not docname[:1].isdigit():
@@ -338,7 +339,8 @@ def fill(app: Sphinx, docname: str, source: list[str]) -> None:
 def with_outputs(page: str) -> str:
     """Return a page with the output of each code block below the block.
 
-    If the last line of a block is a figure, the figure is shown too. Exceptions are not caught.
+    If the last statement of a block is an expression whose value is a figure, the page shows the
+    figure too. Exceptions are not caught.
 
     >>> print(with_outputs("```python\\nx = 2\\nprint(x + 1)\\n```"))
     ```python
@@ -380,6 +382,6 @@ def write_explorer(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Connect the generators to the events of Sphinx."""
+    """Connect `fill` and `write_explorer` to the events of Sphinx."""
     app.connect("source-read", fill)
     app.connect("build-finished", write_explorer)

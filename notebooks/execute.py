@@ -1,8 +1,8 @@
 """Run the notebooks from top to bottom and store their outputs: ``python notebooks/execute.py``.
 
-A stored notebook shows its pictures in every viewer, even if it is not trusted, because a figure is
-HTML whose images are SVG. A live widget is stored as its still picture. The script also draws the
-figures of the README, with the command line.
+Every viewer shows the pictures of a stored notebook, even if the notebook is not trusted, because a
+figure is HTML with SVG images. The script stores a still picture instead of each live widget. The
+script also draws the figures of the README, with the command ``tma-dlpack draw``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ README_FIGURES = {
 
 
 def execute(path: Path) -> nbformat.NotebookNode:
-    """Run a notebook in a kernel of its own, and return it with its outputs."""
+    """Run a notebook in a new Jupyter kernel, and return the notebook with its outputs."""
     notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         cell.pop("outputs", None)
@@ -54,7 +54,7 @@ def execute(path: Path) -> nbformat.NotebookNode:
 
 
 def stored(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """Return the notebook without live widgets, addresses and times of execution."""
+    """Return the notebook without live widgets, host addresses and times of execution."""
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
@@ -65,7 +65,7 @@ def stored(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
             shown = [o for o in cell.outputs if LIVE not in o.get("data", {})]
             cell.outputs = whole_streams(shown)
         for output in cell.get("outputs", []):
-            if "transient" in output:  # the id under which the cell updated a still picture
+            if "transient" in output:  # the id of the display that shows the still picture
                 del output["transient"]
             if "text" in output:
                 output.text = without_addresses(output.text)
@@ -78,7 +78,7 @@ def stored(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def whole_streams(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Join the pieces of a cell's printed text; their number depends on the machine's load."""
+    """Join the pieces of a cell's printed text: their number differs from run to run."""
     joined: list[nbformat.NotebookNode] = []
     for output in outputs:
         is_stream = output.output_type == "stream"
@@ -90,7 +90,7 @@ def whole_streams(outputs: list[nbformat.NotebookNode]) -> list[nbformat.Noteboo
 
 
 def without_addresses(text: str) -> str:
-    """Replace the addresses of host memory in text and images, because each run has new ones."""
+    """Replace the addresses of host memory in text and images: they differ in each run."""
 
     def in_image(found: re.Match[str]) -> str:
         svg = without_addresses(base64.b64decode(found[1]).decode())

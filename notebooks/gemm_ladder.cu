@@ -1,6 +1,6 @@
-// gemm_ladder.cu: seven kernels for C = A x B^T of bf16. Each kernel adds one idea to the kernel before it.
+// gemm_ladder.cu: seven kernels for C = A x B^T of bf16. Each kernel adds one idea to the previous kernel.
 //
-//   1 threads      every thread copies 16 bytes at a time with cp.async into one stage; then all multiply
+//   1 threads      every thread copies 16 bytes at a time with cp.async into one stage; then all threads multiply
 //   2 TMA          one thread loads the tile in boxes of 16 bytes, which wgmma reads without a swizzle
 //   3 swizzle      boxes are 128 bytes wide, with the swizzle bytes128: one copy replaces eight
 //   4 ring         four stages: three stages are loaded while one is multiplied
@@ -8,8 +8,8 @@
 //   6 multicast    two blocks share each tile of B
 //   7 persistent   each multiprocessor runs one block; a store overlaps with the next tile's loads
 //
-// A kernel differs from the kernel before it in at most 20 lines, which 06_hopper_gemm.ipynb shows. The
-// kernels share the sizes of a tile, store_c and the order of tiles with hopper_gemm.cu.
+// A kernel differs from the previous kernel in at most 20 lines, which 06_hopper_gemm.ipynb shows. Like
+// hopper_gemm.cu, the kernels use the tile sizes TILE_M, TILE_N and TILE_K, store_c and the order of tiles.
 // python tests/bench ladder measures the kernels.
 
 #include "hopper_gemm.cu"
@@ -21,16 +21,16 @@ using namespace gemm;
 
 constexpr int STAGES = 4;
 constexpr int BOX = 128;  // rows of a box: a tile of A is one box, a tile of B two boxes
-using One = Choice<Swizzle::bytes128, BOX, STAGES, 1, 2, 1>;   // one block per tile, tiles row by row
+using One = Choice<Swizzle::bytes128, BOX, STAGES, 1, 2, 1>;   // one block per tile, tiles in row order
 using Pair = Choice<Swizzle::bytes128, BOX, STAGES, 2, 2, 1>;  // two blocks per cluster
 
 struct Shared
 {
-  unsigned char *tiles, *c_boxes;  // in each stage: A, then B
-  Barrier *full, *empty;           // one of each per stage
+  unsigned char *tiles, *c_boxes;  // in each stage: the tile of A, then the tile of B
+  Barrier *full, *empty;           // arrays with one barrier per stage
 };
 
-// Place the stages, the boxes of C and the barriers. A stage is free after `arrivals` arrivals at `empty`.
+// Place stages, boxes of C and barriers in shared memory. `arrivals` arrivals at `empty` free a stage.
 __device__ inline Shared start(unsigned arrivals = 1)
 {
   unsigned char* const tiles = shared_memory + (-shared_address(shared_memory) & 1023);
@@ -42,7 +42,7 @@ __device__ inline Shared start(unsigned arrivals = 1)
   return {tiles, c_boxes, full, full + STAGES};
 }
 
-// Issue four wgmmas on a stage as one group. k0 = 0 starts from zero sums.
+// Issue the four wgmmas of a stage as one group. If k0 is 0, the sums start from zero.
 template <Swizzle swizzle>
 __device__ void multiply(float (&d)[128], unsigned char* tile, int warpgroup, int k0)
 {
@@ -57,8 +57,8 @@ __device__ void multiply(float (&d)[128], unsigned char* tile, int warpgroup, in
   wgmma_commit();
 }
 
-// Copy `rows` rows of 64 columns by cp.async. 8 threads read a row of 128 bytes, and each thread writes its 16
-// bytes to their swizzled place, so no access has bank conflicts. Elements outside of the matrix become zeros.
+// Copy `rows` rows of 64 columns with cp.async. 8 threads copy a row of 128 bytes. Each thread writes its 16
+// bytes to the swizzled place, so no access has bank conflicts. Elements outside of the matrix become zeros.
 template <int rows>
 __device__ void copy_rows(unsigned char* tile, const uint4* matrix, int height, int width, int row, int k0)
 {
@@ -91,10 +91,10 @@ extern "C" __global__ void __launch_bounds__(256, 1)
     copy_rows<TILE_N>(s.tiles + A_BYTES, b, n, k, place.y, k0);
     asm volatile("cp.async.wait_all;" ::: "memory");
     fence_async();
-    __syncthreads();  // all have written the stage
+    __syncthreads();  // all threads have written the stage
     multiply<Swizzle::bytes128>(d, s.tiles, warpgroup, k0);
     wgmma_wait();
-    __syncthreads();  // all have read the stage
+    __syncthreads();  // all threads have read the stage
   }
   store_c<Fast>(d, c, s.c_boxes + warpgroup * 2 * C_BOX_BYTES, warpgroup, place);
   if (threadIdx.x % 128 == 0) store_wait_read();
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(256, 1)
     if (threadIdx.x == 0)
     {
       arrive_expect_tx(s.full, STAGE_BYTES);
-      for (int i = 0; i < 8; ++i)  // columns that are 8 elements wide, 16 bytes
+      for (int i = 0; i < 8; ++i)  // each box is 8 elements (16 bytes) wide
       {
         load(s.tiles + i * TILE_M * 16, a, s.full, k0 + i * 8, place.x);
         load(s.tiles + A_BYTES + i * TILE_N * 16, b, s.full, k0 + i * 8, place.y);
@@ -123,7 +123,7 @@ extern "C" __global__ void __launch_bounds__(256, 1)
     wait(s.full, k0 / TILE_K % 2);
     multiply<Swizzle::none>(d, s.tiles, warpgroup, k0);
     wgmma_wait();
-    __syncthreads();  // all have read the stage
+    __syncthreads();  // all threads have read the stage
   }
   store_c<Fast>(d, c, s.c_boxes + warpgroup * 2 * C_BOX_BYTES, warpgroup, place);
   if (threadIdx.x % 128 == 0) store_wait_read();
@@ -149,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(256, 1)
     wait(s.full, k0 / TILE_K % 2);
     multiply<Swizzle::bytes128>(d, s.tiles, warpgroup, k0);
     wgmma_wait();
-    __syncthreads();  // all have read the stage
+    __syncthreads();  // all threads have read the stage
   }
   store_c<Fast>(d, c, s.c_boxes + warpgroup * 2 * C_BOX_BYTES, warpgroup, place);
   if (threadIdx.x % 128 == 0) store_wait_read();
@@ -177,10 +177,10 @@ extern "C" __global__ void __launch_bounds__(256, 1)
     if (threadIdx.x == 0 && k0 < k) load_stage(k0);
   for (int k0 = 0; k0 < k; k0 += TILE_K, at.advance())
   {
-    wait(s.full + at.stage(), at.phase() ^ 1);  // `at` is a round ahead, because the loads have advanced it
+    wait(s.full + at.stage(), at.phase() ^ 1);  // `at` is a round ahead, because the first loads have advanced it
     multiply<Swizzle::bytes128>(d, s.tiles + at.stage() * STAGE_BYTES, warpgroup, k0);
     wgmma_wait();
-    __syncthreads();  // all have read the stage
+    __syncthreads();  // all threads have read the stage
     if (threadIdx.x == 0 && k0 + STAGES * TILE_K < k) load_stage(k0 + STAGES * TILE_K);
   }
   store_c<Fast>(d, c, s.c_boxes + warpgroup * 2 * C_BOX_BYTES, warpgroup, place);
@@ -218,7 +218,7 @@ extern "C" __global__ void __launch_bounds__(384, 1)
   {
     wait(s.full + at.stage(), at.phase());
     multiply<Swizzle::bytes128>(d, s.tiles + at.stage() * STAGE_BYTES, warpgroup, k0);
-    wgmma_wait<1>();  // the tensor core has read the stage before this stage
+    wgmma_wait<1>();  // the tensor core has read the previous stage
     if (k0 && threadIdx.x % 128 == 0) arrive(s.empty + (at.stage() + STAGES - 1) % STAGES);
   }
   wgmma_wait();
@@ -249,7 +249,7 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
     give_registers<40>();
     at = at.producer();
     for (int k0 = 0; threadIdx.x == 0 && k0 < k; k0 += TILE_K, at.advance()) load_stage(k0);
-    cluster_sync();  // no block ends while loads of the other block write into it
+    cluster_sync();  // no block ends while the other block still loads into its shared memory
     return;
   }
   take_registers<232>();
@@ -257,7 +257,7 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
   {
     wait(s.full + at.stage(), at.phase());
     multiply<Swizzle::bytes128>(d, s.tiles + at.stage() * STAGE_BYTES, warpgroup, k0);
-    wgmma_wait<1>();  // the tensor core has read the stage before this stage
+    wgmma_wait<1>();  // the tensor core has read the previous stage
     const unsigned block = threadIdx.x % 128, before = (at.stage() + STAGES - 1) % STAGES;
     if (k0 && block < 2) arrive_remote_relaxed(s.empty + before, block);
   }
@@ -291,7 +291,7 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
     at = at.producer();
     for (int tile = tiles.first(); threadIdx.x == 0 && tile < tiles.count(); tile += tiles.step())
       for (int k0 = 0; k0 < k; k0 += TILE_K, at.advance()) load_stage(k0, tiles.place(tile));
-    cluster_sync();  // no block ends while loads of the other block write into it
+    cluster_sync();  // no block ends while the other block still loads into its shared memory
     return;
   }
   take_registers<232>();
@@ -301,7 +301,7 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
     {
       wait(s.full + at.stage(), at.phase());
       multiply<Swizzle::bytes128>(d, s.tiles + at.stage() * STAGE_BYTES, warpgroup, k0);
-      wgmma_wait<1>();  // the tensor core has read the stage before this stage
+      wgmma_wait<1>();  // the tensor core has read the previous stage
       const unsigned block = threadIdx.x % 128, before = (at.stage() + STAGES - 1) % STAGES;
       if (k0 && block < 2) arrive_remote_relaxed(s.empty + before, block);
     }

@@ -1,14 +1,14 @@
 // grouped_gemm.cu: C[rows of group g] = A[rows of group g] x B[g]^T, as in a mixture of experts. bf16,
 // float accumulation, for compute capability 9.0. It is built from the parts of hopper_gemm.cu.
 //
-// A is (m, k) and C is (m, n). In both, the groups are one below the other. B[g] is the (n, k) matrix of
-// expert g. ends[g] is the first row after group g, in GPU memory, so the host need not know it. A group
-// may be empty. n and k are multiples of 8. The kernel does not write rows after the last group.
+// A is (m, k) and C is (m, n). In A and C, group g + 1 begins at the row after group g. B[g] is the (n, k) matrix
+// of expert g. ends[g] is the first row after group g. `ends` is in GPU memory, so the host need not know the sizes.
+// A group may be empty. n and k are multiples of 8. The kernel does not write rows after the last group.
 //
 //   B's maps   one per expert, made on the host, in global memory: fence_acquire() before the first use
 //   A's map    one map for all groups, so a tile at a group's end also loads rows of the next group
-//   C's map    would store these rows too. So a tile that crosses the end of its group is stored through
-//              a copy of the map that ends there: replace_global_dim<1>(), publish(), fence_acquire()
+//   C's map    would store these rows too. So a tile that crosses the end of its group is stored through a copy
+//              of C's map that ends at the group's end: replace_global_dim<1>(), publish(), fence_acquire()
 //
 // python tests/bench grouped measures the kernel; 07_grouped_gemm.ipynb explains it.
 
@@ -25,23 +25,24 @@ constexpr int ROWS = TILE_M / 2;  // rows of a tile that one warpgroup multiplie
 
 // ---- which tile ----
 
-// A tile of C, 128 x 256, of this block. The cluster's other block has the tile above or below, with
-// the same tile of B. In a row of tiles that is left over, it has the next tile, with the same tile of A.
+// The tile of C (128 x 256) that this block computes. The two blocks of a cluster compute tiles that are one above
+// the other and need the same tile of B. If a group has an odd number of rows of tiles, the blocks compute tiles
+// of its last row that are side by side and need the same tile of A.
 struct Tile
 {
-  int group, end;   // first row after the group
-  int row, column;  // of C
+  int group, end;   // `end` is the first row after the group
+  int row, column;  // first row and column of the tile in C
   bool beside;
 };
 
-// The pairs of tiles of all groups, one group after the other.
+// The pairs of tiles of a cluster, counted through all groups: first the pairs of group 0.
 struct Groups
 {
   const int* ends;
   int groups, n;
-  int group = -1, begin = 0, end = 0, first = 0, tiles = 0;  // the current group
+  int group = -1, begin = 0, end = 0, first = 0, tiles = 0;  // of the current group
 
-  // Set `tile` to this block's tile of pair i; return false after the last pair. i must not decrease.
+  // Set `tile` to this block's tile of pair i; return false after the last pair. i must not decrease from call to call.
   __device__ bool find(int i, Tile& tile)
   {
     const int columns = (n + TILE_N - 1) / TILE_N;
@@ -73,12 +74,12 @@ __device__ void produce(Ring<Choose> ring, Groups groups, const Map& a, const Ma
   for (int i = blockIdx.x / 2; groups.find(i, tile); i += gridDim.x / 2)
   {
     const Map& weights = b[tile.group];
-    if (acquired != tile.group) fence_acquire(&weights);  // once for each map
+    if (acquired != tile.group) fence_acquire(&weights);  // before the first load through the map
     acquired = tile.group;
     for (int k0 = 0; k0 < k; k0 += TILE_K, ring.at.advance())
     {
       ring.expect();
-      if (tile.beside)  // half of A for both blocks, all of B for this block
+      if (tile.beside)  // load half of A's tile for both blocks, and all of B's tile for this block
       {
         load_rows<ROWS, TILE_M, true>(ring, ring.a(), a, k0, tile.row, rank * ROWS);
         load_rows<TILE_N, TILE_N, false>(ring, ring.b(), weights, k0, tile.column, 0);
@@ -94,14 +95,14 @@ __device__ void produce(Ring<Choose> ring, Groups groups, const Map& a, const Ma
 
 // ---- the store of C ----
 
-// Make a map of C that ends with the group: change the warpgroup's map in shared memory, and copy it to the
-// warpgroup's place in global memory. One warp of the warpgroup calls this function.
+// Make a map of C whose last row is end - 1: change the warpgroup's map in shared memory, and copy this map to
+// the warpgroup's place in global memory. One warp of the warpgroup calls this function.
 __device__ void clip(Map* shared, Map* place, int end)
 {
   const bool first = threadIdx.x % 128 == 0;
   if (first) replace_global_dim<1>(shared, end);
   publish(place, shared);
-  if (first) fence_acquire(place);  // in the thread that stores
+  if (first) fence_acquire(place);  // by the thread that stores
 }
 
 __device__ void consume(Ring<Choose> ring, Groups groups, const Map& c, Map* shared, Map* place,
@@ -112,7 +113,7 @@ __device__ void consume(Ring<Choose> ring, Groups groups, const Map& c, Map* sha
   Tile tile;
   for (int i = blockIdx.x / 2; groups.find(i, tile); i += gridDim.x / 2)
   {
-    const int rows = tile.end - tile.row - warpgroup * ROWS;  // from this warpgroup's first row to the end
+    const int rows = tile.end - tile.row - warpgroup * ROWS;  // of the group, from this warpgroup's first row on
     const bool crosses = 0 < rows && rows < ROWS;
     if (crosses && threadIdx.x % 128 < 32) clip(shared, place, tile.end);
     multiply(d, ring, warpgroup, k);
@@ -125,7 +126,7 @@ __device__ void consume(Ring<Choose> ring, Groups groups, const Map& c, Map* sha
 }  // namespace grouped
 
 // a, every map of b, and c have boxes of (64, 64) and the swizzle bytes128.
-// places is room for two maps per block.
+// places has room for two maps per block, one for each warpgroup that multiplies.
 extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(gemm::THREADS, 1)
   grouped_gemm(const __grid_constant__ gemm::Map a, const gemm::Map* b,
                const __grid_constant__ gemm::Map c, gemm::Map* places, const int* ends, int groups,
@@ -135,7 +136,7 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(gemm::THREADS, 
   __shared__ Map clipped[CONSUMERS];
   unsigned char* c_boxes;
   if (threadIdx.x < CONSUMERS) clipped[threadIdx.x] = c;
-  const Ring<Choose> ring = start_ring<Choose>(c_boxes);  // contains cluster_sync()
+  const Ring<Choose> ring = start_ring<Choose>(c_boxes);  // calls cluster_sync(), so `clipped` is complete
 
   if (threadIdx.x < 128)
   {
@@ -150,5 +151,5 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(gemm::THREADS, 
             places + blockIdx.x * CONSUMERS + warpgroup,
             c_boxes + warpgroup * Choose::c_boxes * C_BOX_BYTES, k);
   }
-  cluster_sync();  // no block ends while loads of the other block write into it
+  cluster_sync();  // no block ends while the other block still loads into its shared memory
 }

@@ -2,9 +2,9 @@
 // accumulation, for compute capability 9.0.
 //
 // x is (N, H, W, C), out is (N, H, W, K), weights are (K, 3, 3, C): channels last. Row m of the GEMM is
-// an output pixel, column n is an output channel, and k counts the channels of the 9 taps. An im2col load
-// brings a tile of A: 64 channels of 128 pixels, moved by the tap's offset. TMA fills pixels outside the
-// image with zeros, which is the padding. The rest is as in hopper_gemm.cu. C, K: multiples of 8.
+// an output pixel, column n is an output channel, and k counts the channels of the 9 taps. A tile of A is one
+// im2col load: 64 channels of 128 pixels, at the offset of a tap. TMA fills pixels outside the image with
+// zeros, which serve as padding. The rest is as in hopper_gemm.cu. C and K must be multiples of 8.
 
 #include "hopper_gemm.cu"
 
@@ -22,8 +22,8 @@ struct Image
 
 }  // namespace conv
 
-// Maps: x is im2col, with 64 channels of 128 pixels and corners -1. weights is (K, 9, C), with boxes of
-// (128, 1, 64). out is (N * H * W, K), with boxes of (64, 64). All maps have the swizzle bytes128.
+// x is an im2col map with 64 channels, 128 pixels and corners -1. weights is a map of (K, 9, C) with boxes of
+// (128, 1, 64). out is a map of (N * H * W, K) with boxes of (64, 64). All maps have the swizzle bytes128.
 extern "C" __global__ void __cluster_dims__(conv::Choose::cluster) __launch_bounds__(conv::THREADS, 1)
   hopper_conv(const __grid_constant__ conv::Map x, const __grid_constant__ conv::Map weights,
               const __grid_constant__ conv::Map out, const conv::Image image, int out_channels)

@@ -4,9 +4,9 @@
 // and k are any multiples of 8: TMA fills elements outside A and B with zeros, and clips stores to C.
 // For other sizes TMA cannot address the rows, so make_tma_descriptor refuses the map.
 //
-// One block per multiprocessor computes tile after tile of C, 128 x 256. A producer thread keeps a ring of
-// stages filled with the next 64 columns of A and B; two warpgroups multiply, 64 rows each. A cluster's two
-// blocks compute tiles one above the other, and each loads half of their common tile of B into both blocks.
+// One block per multiprocessor computes tiles of C (128 x 256), one after the other. A producer thread fills a
+// ring of stages; a stage is 64 columns of A and B. Two warpgroups multiply, 64 rows each. The two blocks of a
+// cluster compute tiles one above the other. Each block loads half of B's tile into both blocks.
 //
 //   warpgroup 0    wait(empty), expect_tx, load A and B  --full-->  wait(full), 4 x wgmma    1 and 2
 //   (one thread)                                         <-empty--  arrive(empty): stage read
@@ -34,11 +34,11 @@ struct Choice
   static constexpr int stages = stages_;
   static constexpr int cluster = cluster_;  // blocks that share tiles of B
   static constexpr int c_boxes = c_boxes_;  // boxes of C in shared memory, per warpgroup
-  static constexpr int group = group_;      // rows of tiles computed together, so that L2 keeps their data
+  static constexpr int group = group_;      // rows of cluster tiles that share data in L2
   static constexpr int span = span_bytes(swizzle_);
 };
 
-// The kernel, and two variants to measure: tiles without a swizzle, and boxes of 8 rows.
+// `Fast` is the kernel. The two variants are for measurements: tiles without a swizzle, and boxes of 8 rows.
 using Fast = Choice<Swizzle::bytes128, 128, 4, 2, 2, 8>;
 using WithoutSwizzle = Choice<Swizzle::none, 128, 4, 2, 2, 8>;
 using SmallBoxes = Choice<Swizzle::bytes128, 8, 4, 2, 2, 8>;
@@ -54,7 +54,7 @@ constexpr int smem_bytes = 1024 + Choose::stages * (STAGE_BYTES + 2 * sizeof(Bar
 
 // ---- which tile ----
 
-// The order of tiles: all columns of `group` rows of tiles, then the next `group` rows.
+// The order of cluster tiles: all tiles in the first `group` rows, then all tiles in the next `group` rows.
 template <class Choose>
 struct Tiles
 {
@@ -84,7 +84,7 @@ struct Tiles
 template <class Choose>
 struct Ring
 {
-  unsigned char* tiles;  // in each stage: A, then B
+  unsigned char* tiles;  // in each stage: the tile of A, then the tile of B
   Barrier *fulls, *empties;
   PipelineState<Choose::stages> at = {};
 
@@ -99,8 +99,8 @@ struct Ring
   }
 };
 
-// Load `rows` rows of a tile, from row `first` of the tile on. The tile has all_rows rows of 64 columns.
-// Its layout in shared memory is [columns / span][all_rows][span], one box if the span is 128 bytes.
+// Load rows `first` to first + rows - 1 of a tile. The tile has all_rows rows of 64 columns (128 bytes).
+// Its layout in shared memory is [128 / span][all_rows][span], in bytes.
 template <int rows, int all_rows, bool to_cluster, class Choose>
 __device__ void load_rows(const Ring<Choose>& ring, unsigned char* tile, const Map& map, int k, int row,
                           int first)
@@ -118,7 +118,7 @@ __device__ void load_rows(const Ring<Choose>& ring, unsigned char* tile, const M
     }
 }
 
-// Fill stage after stage. load_stage(ring, place, k0) issues the loads of the columns from k0 on.
+// Fill one stage after the other. load_stage(ring, place, k0) issues the loads of columns k0 to k0 + 63.
 template <class Choose, class LoadStage>
 __device__ void produce(Ring<Choose> ring, Tiles<Choose> tiles, int k, LoadStage load_stage)
 {
@@ -141,7 +141,7 @@ __device__ void release(const Ring<Choose>& ring, int stage)
   if (block < Choose::cluster) arrive_remote_relaxed(ring.empties + stage, block);
 }
 
-// Wait until the current stage is full, and multiply it as one group of wgmmas. k0 = 0 starts from zero sums.
+// Wait until the current stage is full, and issue its wgmmas as one group. If k0 is 0, the sums start from zero.
 template <class Choose>
 __device__ void multiply_stage(float (&d)[128], const Ring<Choose>& ring, int warpgroup, int k0)
 {
@@ -158,7 +158,7 @@ __device__ void multiply_stage(float (&d)[128], const Ring<Choose>& ring, int wa
   wgmma_commit();
 }
 
-// Add up one tile of C in registers. Each warpgroup has 64 of its rows.
+// Compute one tile of C in registers. Each warpgroup computes 64 rows of the tile.
 template <class Choose>
 __device__ void multiply(float (&d)[128], Ring<Choose>& ring, int warpgroup, int k)
 {
@@ -166,7 +166,7 @@ __device__ void multiply(float (&d)[128], Ring<Choose>& ring, int warpgroup, int
   for (int k0 = 0; k0 < k; k0 += TILE_K, ring.at.advance())
   {
     multiply_stage(d, ring, warpgroup, k0);
-    wgmma_wait<1>();  // the tensor core has read the stage before this stage
+    wgmma_wait<1>();  // the tensor core has read the previous stage
     if (before >= 0) release(ring, before);
     before = ring.at.stage();
   }
@@ -198,17 +198,17 @@ __device__ void store_c(const float (&d)[128], const Map& c, unsigned char* boxe
                         int2 place)
 {
   const int thread = threadIdx.x % 128, lane = thread % 32;
-  const int row = thread / 32 * 16 + lane % 16;  // row of the address that this lane passes
+  const int row = thread / 32 * 16 + lane % 16;  // this lane passes the address of this row
 #pragma unroll
   for (int box = 0; box < TILE_N / 64; ++box)
   {
     unsigned char* const room = boxes + box % Choose::c_boxes * C_BOX_BYTES;
-    if (thread == 0) store_wait_read<Choose::c_boxes - 1>();  // waits for the last store from this room
+    if (thread == 0) store_wait_read<Choose::c_boxes - 1>();  // the last store from `room` has read it
     sync_threads(1 + warpgroup, 128);
 #pragma unroll
     for (int column = 0; column < 64; column += 16)
     {
-      // The sums in d are ordered by 8 columns; for each 8 columns, rows 0 to 7, then rows 8 to 15.
+      // For each 8 columns, d has two sums of one row, then two sums of the row 8 rows below.
       const float* const v = d + box * 32 + column / 2;
       const unsigned at =
         swizzled_index<unsigned short, Swizzle::bytes128>(row, column + lane / 16 * 8);
@@ -270,7 +270,7 @@ __device__ void run(const Map& c, Tiles<Choose> tiles, int k, LoadStage load_sta
     }
     if (threadIdx.x % 128 == 0) store_wait_read();  // shared memory must live until the engine has read it
   }
-  cluster_sync();  // no block ends while loads of the other block write into it
+  cluster_sync();  // no block ends while the other block still loads into its shared memory
 }
 
 template <class Choose>
@@ -307,7 +307,7 @@ GEMM(hopper_gemm_small_boxes, SmallBoxes)
 
 #include <cuda_runtime_api.h>
 
-// Launch the kernel on a stream of the current device. hopper_gemm_torch.cpp makes the maps and calls this.
+// Launch the kernel on a stream of the current device. hopper_gemm_torch.cpp makes the maps and calls this function.
 cudaError_t launch_hopper_gemm(const CUtensorMap& a, const CUtensorMap& b, const CUtensorMap& c, int m,
                                int n, int k, cudaStream_t stream)
 {

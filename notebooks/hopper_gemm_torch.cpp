@@ -1,4 +1,4 @@
-// hopper_gemm_torch.cpp: hopper_gemm.cu as a PyTorch extension. Build it in the folder of both files:
+// hopper_gemm_torch.cpp: hopper_gemm.cu as a PyTorch extension. Build it in the folder of these two files:
 //
 //   from torch.utils import cpp_extension
 //   hopper = cpp_extension.load("hopper_gemm", ["hopper_gemm.cu", "hopper_gemm_torch.cpp"],
@@ -21,9 +21,9 @@ cudaError_t launch_hopper_gemm(const CUtensorMap& a, const CUtensorMap& b, const
 namespace
 {
 
-// Compute c = a x b^T with maps made in Python. a has k columns. a_map is TensorMap.as_torch() of
-// make_tma_descriptor(a, (128, 64), swizzle="bytes128", rules="driver"), and b_map likewise of b.
-// c_map has boxes of (64, 64). rules="driver" accepts boxes that are larger than the matrix.
+// Compute c = a x b^T with maps made in Python. a and b have k columns. a_map is TensorMap.as_torch() of
+// make_tma_descriptor(a, (128, 64), swizzle="bytes128", rules="driver"). b_map is the same for b. c_map is
+// the same for c, with boxes of (64, 64). rules="driver" accepts boxes that are larger than the matrix.
 void gemm_out(const at::Tensor& c, const at::Tensor& a_map, const at::Tensor& b_map,
               const at::Tensor& c_map, int64_t k)
 {
@@ -39,8 +39,8 @@ void require(bool condition, const std::string& message)
   if (!condition) throw std::invalid_argument(message);  // a ValueError in Python
 }
 
-// Return a x b^T, with maps made in C++. A refused map throws a ValueError in Python. Its text is one
-// line with every argument, and `tma-dlpack explain` explains this line.
+// Return a x b^T, with maps made in C++. If a map is refused, Python raises a ValueError. The text of the
+// error is one line with every argument of the map, which `tma-dlpack explain` explains.
 at::Tensor gemm(const at::Tensor& a, const at::Tensor& b)
 {
   require(a.dim() == 2 && b.dim() == 2, "a must be (m, k) and b (n, k): two dimensions each");
@@ -52,7 +52,7 @@ at::Tensor gemm(const at::Tensor& a, const at::Tensor& b)
             c10::toString(b.scalar_type()));
   require(a.device() == b.device(), "a is on " + a.device().str() + " and b on " + b.device().str());
   c10::cuda::OptionalCUDAGuard guard;
-  if (a.is_cuda()) guard.set_device(a.device());  // for a host tensor, the first map is refused
+  if (a.is_cuda()) guard.set_device(a.device());  // if a is a host tensor, making its map throws
   const at::Tensor c = at::empty({a.size(0), b.size(0)}, a.options());
   const auto swizzle = tma_dlpack::Swizzle::bytes128;
   tma_dlpack::MakeOptions options;

@@ -19,7 +19,7 @@ __device__ void load_both(unsigned char* to, const Map& large, const Map& small,
 {
   arrive_expect_tx(full, 2 * TILE_BYTES);
   if constexpr (policies > 0)
-    load(to, large, full, evict_first(), 0, row);  // no copy reads the tile again: evict it first
+    load(to, large, full, evict_first(), 0, row);  // evict the tile first, because no later copy reads it
   else
     load(to, large, full, 0, row);
   if constexpr (policies > 1)
@@ -65,11 +65,11 @@ __device__ void waiting(const Map& map, int tiles_of_a_block, int cycles)
   for (int i = 0; i < tiles_of_a_block; ++i)
   {
     const int row = (blockIdx.x * tiles_of_a_block + i) * ROWS;
-    if (ahead && i + 1 < tiles_of_a_block) prefetch_tile(map, 0, row + ROWS);  // into L2 alone
+    if (ahead && i + 1 < tiles_of_a_block) prefetch_tile(map, 0, row + ROWS);  // only into L2
     arrive_expect_tx(&full, TILE_BYTES);
     load(tile, map, &full, 0, row);
     wait(&full, i & 1);
-    for (const long long end = clock64() + cycles; clock64() < end;) {}  // the work
+    for (const long long end = clock64() + cycles; clock64() < end;) {}  // the simulated work
   }
 }
 

@@ -1,4 +1,4 @@
-// One solution of each puzzle of puzzles.ipynb. Other solutions are as good.
+// One solution for each puzzle of puzzles.ipynb. A puzzle has other solutions too.
 #include <tma_dlpack.h>
 using namespace tma_dlpack;
 
@@ -20,8 +20,8 @@ extern "C" __global__ void one_copy(const __grid_constant__ Map x, float* out)
   for (int i = threadIdx.x; i < 512; i += 128) out[512 * blockIdx.x + i] = tile[i] + 1;
 }
 
-// 2  The parity of the wait alternates: 0, 1, 0, 1. The fence orders the reads of the threads before
-//    the writes of the next load, which use another proxy.
+// 2  The parity of the wait alternates: 0, 1, 0, 1. The next load writes through another proxy (async).
+//    The fence orders the reads of the threads before these writes.
 extern "C" __global__ void two_phases(const __grid_constant__ Map x, float* out)
 {
   __shared__ alignas(128) float tile[16 * 32];
@@ -39,7 +39,7 @@ extern "C" __global__ void two_phases(const __grid_constant__ Map x, float* out)
     wait(&full, t % 2);
     for (int k = 0; k < 4; ++k) sums[k] += tile[128 * k + threadIdx.x];
     fence_async();
-    __syncthreads();  // everybody has read the tile before the next load
+    __syncthreads();  // everybody has read the tile, so the next load may begin
   }
   for (int k = 0; k < 4; ++k) out[128 * k + threadIdx.x] = sums[k];
 }
@@ -69,7 +69,7 @@ extern "C" __global__ void triple(const __grid_constant__ Map x, const __grid_co
   }
 }
 
-// 4  Threads wrote the tile, and the engine writes it next. The fence must be between these writes.
+// 4  Threads wrote the tile, and the engine writes it next. The fence must be between the two writes.
 extern "C" __global__ void reload(const __grid_constant__ Map x, float* out)
 {
   __shared__ alignas(128) float tile[16 * 32];
@@ -92,7 +92,7 @@ extern "C" __global__ void reload(const __grid_constant__ Map x, float* out)
   }
 }
 
-// 5  Coordinates may be out of bounds: row -1 is filled with zeros. The barrier counts all 18 rows.
+// 5  Coordinates may be out of bounds: row -1 is filled with zeros. The barrier counts the bytes of all 18 rows.
 extern "C" __global__ void halo(const __grid_constant__ Map x, float* out)
 {
   __shared__ alignas(128) float tile[18 * 32];
@@ -110,7 +110,8 @@ extern "C" __global__ void halo(const __grid_constant__ Map x, float* out)
     out[32 * row + i] = tile[i] + tile[i + 32] + tile[i + 64];
 }
 
-// 6  The innermost coordinate must be a multiple of 16 bytes: load from `column`, read from column + 3.
+// 6  The innermost coordinate must be a multiple of 4 floats (16 bytes). So load the tile from `column` on,
+//    and read from column + 3 on.
 extern "C" __global__ void shift(const __grid_constant__ Map x, float* out)
 {
   __shared__ alignas(128) float tile[16 * 36];
@@ -128,7 +129,7 @@ extern "C" __global__ void shift(const __grid_constant__ Map x, float* out)
     out[64 * (i / 32) + column + i % 32] = tile[36 * (i / 32) + i % 32 + 3];
 }
 
-// 7  Chunk c of row r (16 bytes) is at place c ^ (r % 8) of the row. The tile is aligned to 1024.
+// 7  The tile is aligned to 1024 bytes, so chunk c (16 bytes) of row r is at place c ^ (r % 8) of the row.
 extern "C" __global__ void unswizzle(const __grid_constant__ Map x, float* out)
 {
   __shared__ alignas(1024) float tile[32 * 32];
@@ -148,7 +149,7 @@ extern "C" __global__ void unswizzle(const __grid_constant__ Map x, float* out)
   }
 }
 
-// 8  Write to a second tile, because a thread must not overwrite elements that others still read.
+// 8  Write to a second tile, because a thread must not overwrite elements that other threads still read.
 extern "C" __global__ void transpose(const __grid_constant__ Map x, const __grid_constant__ Map out)
 {
   __shared__ alignas(128) float tile[32 * 32], turned[32 * 32];
@@ -173,7 +174,7 @@ extern "C" __global__ void transpose(const __grid_constant__ Map x, const __grid
   }
 }
 
-// 9  Thread 0 loads a tile of the ring again only after all threads have read it (__syncthreads).
+// 9  Thread 0 loads into a stage of the ring again only after all threads have read its tile (__syncthreads).
 extern "C" __global__ void ring(const __grid_constant__ Map x, float* out, int tiles)
 {
   __shared__ alignas(128) float tile[3][16 * 32];
@@ -205,7 +206,7 @@ extern "C" __global__ void ring(const __grid_constant__ Map x, float* out, int t
   for (int k = 0; k < 4; ++k) out[128 * k + threadIdx.x] = sums[k];
 }
 
-// 10  Both blocks expect the bytes at their own barriers before one block issues the load.
+// 10  Each block expects the bytes at its own barrier. Only then does the block of rank 0 issue the load.
 extern "C" __global__ void __cluster_dims__(2, 1, 1)
   multicast(const __grid_constant__ Map x, float* out)
 {
@@ -222,10 +223,11 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1)
     load_multicast(tile, x, &full, 0b11, 0, 16 * (blockIdx.x / 2));
   wait(&full, 0);
   for (int i = threadIdx.x; i < 512; i += 128) out[512 * blockIdx.x + i] = (rank + 1) * tile[i];
-  cluster_sync();  // no block ends while the other block may still write to it
+  cluster_sync();  // no block ends while the other block's load may still write into it
 }
 
-// 11  The engine writes the whole box, so all its bytes count. Stores of threads need a bounds check.
+// 11  The engine writes the whole box, so the barrier counts all its bytes. Threads that write to out
+//     need a bounds check.
 extern "C" __global__ void tail(const __grid_constant__ Map x, float* out, int rows)
 {
   __shared__ alignas(128) float tile[16 * 32];
@@ -243,7 +245,7 @@ extern "C" __global__ void tail(const __grid_constant__ Map x, float* out, int r
     if (row + i / 32 < rows) out[32 * row + i] = tile[i] + 1;
 }
 
-// 12  Three arrivals, one per warp, free a tile. The first wait for a free tile must pass at once.
+// 12  Three arrivals at `empty`, one per warp, free a stage. The first wait at `empty` must pass at once.
 extern "C" __global__ void dead(const __grid_constant__ Map x, float* out, int tiles)
 {
   __shared__ alignas(128) float tile[2][16 * 32];

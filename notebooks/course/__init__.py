@@ -1,10 +1,11 @@
 """Figures, questions and exercises of the course's notebooks.
 
 `ask` asks the reader to click a cell of a figure, and `answer` folds the output that answers the
-question. `contrast` shows one load by threads and by TMA, `sixteen_bytes` shows the rules of 16
-bytes, and `bars` shows measured numbers. `source` reads a kernel's file and returns single
-functions of it. The module `judged` has helpers for the judges of the exercises. The module
-`puzzles` has the kernels to write, and their judge.
+question. `contrast` shows one load by threads and by TMA. `sixteen_bytes` shows which sizes of a
+tensor and a box are multiples of 16 bytes. `bars` shows measured numbers. `source` reads the file
+of a kernel, whose single functions a chapter can then print. The module `judged` has helpers for
+the cells that judge an exercise. The module `puzzles` has twelve tasks to write a kernel, and a
+function that judges an answer.
 """
 
 from course.ask import Cells, Question, answer, ask, folded

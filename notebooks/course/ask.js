@@ -1,5 +1,6 @@
 // Judge clicks on the cells of a question. Without scripts, only the folded answer remains.
-// Return the key of the cell at a node. The text of a cell has no key; the cell is in its group.
+// Return the key of the cell at a node. A node with the text of a cell has no key, so this function
+// then reads the key of the cell in the same SVG group.
 const keyAt = (node) => (node.closest?.("[data-k]") ||
   node.closest?.("g")?.querySelector(":scope > [data-k]"))?.dataset.k;
 
@@ -23,9 +24,10 @@ const judge = (box, key) => {
   unfold(box);
 };
 
-// Return the cells with answers, up to the next question. Their source and output stay folded until
-// a try. <details> folds the output. JupyterLab and the site fold the source of a cell, and `fold`
-// folds the source in exported pages.
+// Return the notebook cells with answers that are between this question and the next question. The
+// source and output of these cells stay folded until the reader tries the question.
+// <details> folds the output. JupyterLab and the site fold the source. In an exported page, `fold`
+// hides the source.
 const answersOf = (box) => {
   const cells = [];
   let cell = box.closest(".jp-Cell,.cell")?.nextElementSibling;
@@ -44,7 +46,7 @@ const unfold = (box) => {
     for (const part of cell.querySelectorAll("details.tma-answer,:scope > details")) part.open = true;
     const input = cell.querySelector(".jp-Cell-inputWrapper");
     if (input) input.style.display = "";
-    // JupyterLab replaces folded source by a placeholder, which unfolds on a click.
+    // JupyterLab replaces folded source by a placeholder. A click on the placeholder unfolds it.
     input?.querySelector(".jp-InputPlaceholder")?.click();
   }
 };

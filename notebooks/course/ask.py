@@ -1,4 +1,4 @@
-"""Questions about a picture: the reader clicks a cell, and reads whether this cell is right."""
+"""Questions about a picture. The reader clicks a cell, and reads whether this cell is correct."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tma_dlpack.tables.coerce import shown
 from tma_dlpack.tables.errors import argument_error, bad_value
 
 CHOICE_HEIGHT, LEAST_CHOICE = 26, 44  # px
-#: The characters after the letters of a key, such as ``3.8`` of ``c3.8``.
+#: Characters that may follow the letters of a key: the key ``c3.8`` ends with ``3.8``.
 DIGITS = "-.0123456789"
 OTHERWISE = "Not this one. Try another, or open the answer."
-#: Shown below a question until a script removes this text.
+#: Text below a question. If scripts run, a script removes this text.
 UNJUDGED = (
     "Clicks are not judged here: scripts run only in a trusted notebook. In JupyterLab, run all "
     "cells first (Run > Run All Cells). The answer can be opened."
@@ -30,7 +30,7 @@ QUESTION = "font-weight:bold;margin-top:10px;max-width:62em"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Cells(Figure):
-    """Rows of words, drawn as cells. All words differ, and each word is the key of its cell.
+    """Rows of words, drawn as cells. All words differ. The key of a cell is its word.
 
     >>> print(Cells("two threads", (("T0 d0", "T0 d1"), ("T1 d0", "T1 d1"))))
     two threads
@@ -72,14 +72,15 @@ class Question(Figure):
         The figure below the question. It is drawn without the titles of its cells, because a
         title may contain the answer.
     answers : tuple of str
-        The keys of the cells that are right.
+        The keys of the correct cells.
     because : str
-        Why the answer is right. Shown after a click on a right cell, and folded below the picture.
+        Why the answer is correct. A click on a correct cell shows this text. The reader can also
+        unfold the text below the picture.
     hints : dict
-        Key of a wrong cell -> why it is wrong.
+        Key of a wrong cell -> why this cell is wrong.
     is_blank : bool
-        Whether all cells of the same kind as the answers are drawn without words and tint. The
-        kind of a cell is the letters at the start of its key.
+        Whether all cells of the same kind as the correct cells are drawn without words and tint.
+        The kind of a cell is the letters at the start of its key.
     """
 
     title: str
@@ -96,7 +97,8 @@ class Question(Figure):
         return tuple(replace(s, items=tuple(a)) for s, a in zip(scenes, asked, strict=True))
 
     def _asked(self, cell: Cell) -> Cell:
-        # Titles, links and keys of states ("is-...") could show the answer to a reader who hovers.
+        # If the reader hovers over a cell, its title, links or key of a state ("is-...") could show
+        # the answer.
         key = "" if cell.key.startswith("is-") else cell.key
         cell = replace(cell, title="", to=(), key=key)
         is_hidden = self.is_blank and _kind(cell.key) in map(_kind, self.answers)
@@ -105,9 +107,10 @@ class Question(Figure):
     def panels(self) -> str:
         """Return the HTML of question, picture, verdict and folded answer.
 
-        If scripts run, a click is judged. Otherwise the reader can unfold the answer.
+        If scripts run, a script judges each click. Without scripts, the reader can only unfold
+        the answer.
         """
-        # ask.js reads these facts from `data-ask`.
+        # ask.js reads the following facts from the attribute `data-ask`.
         facts = {"right": self.answers, "because": self.because, "hints": dict(self.hints)}
         asked = html.escape(json.dumps({**facts, "otherwise": OTHERWISE}), quote=True)
         because = html.escape(self.because)
@@ -141,20 +144,22 @@ def ask(
     Parameters
     ----------
     figure : Figure, or rows of words
-        Any figure whose cells have keys, such as ``c3.8`` for the chunk of `shared` that begins
-        with element 8 of row 3, ``bank5`` for banks 20 to 23, or ``row7`` for the pixel of `walk`
-        that becomes row 7 of the tile. Rows of words are drawn as cells to choose from.
+        Any figure whose cells have keys. In `tma_dlpack.draw.shared`, ``c3.8`` is the chunk that
+        begins with element 8 of row 3, and ``bank5`` is banks 20 to 23. In `tma_dlpack.draw.walk`,
+        ``row7`` is the pixel that becomes row 7 of the tile. Rows of words are drawn as cells to
+        choose from.
     question : str
         At most 100 characters.
     answer : str or collection of str
-        Keys of the cells that are right. In rows of words, the key of a cell is its word.
+        Keys of the correct cells. In rows of words, the key of a cell is its word.
     because : str
-        Why the answer is right. Shown after a click on a right cell, and folded below the picture.
+        Why the answer is correct. A click on a correct cell shows this text. The reader can also
+        unfold the text below the picture.
     hints : dict, optional
         Key of a wrong cell -> the text to show after a click on this cell.
     blank : bool
-        Draw all cells of the same kind as the answers (all chunks, or all banks) without words
-        and tint.
+        Draw all cells of the same kind as the correct cells (all chunks, or all banks) without
+        words and tint.
 
     Returns
     -------
@@ -183,7 +188,7 @@ def ask(
         figure = _choices(figure, question)
     answers = (answer,) if isinstance(answer, str) else tuple(answer)
     hints = dict(hints or {})
-    # Refuse a key that no cell has, because a reader could never click it.
+    # Refuse a key that no cell has, because no click could select this key.
     keys = {cell.key for scene in figure.scenes() for cell in scene.items} - {""}
     for name, named in (("answer", answers), ("hints", hints)):
         for key in named:

@@ -10,10 +10,11 @@ from tma_dlpack.draw.figure import Figure
 from tma_dlpack.draw.grid import Cell, Grid, Scene, label, lay_out
 
 BAR_PX, ROW_PX, BAR_ROWS = 420, 28, 0.75
-NAMES = 24  # width of the column of names in `text`, characters
+NAMES = 24  # characters: width of the column of names in the result of `Bars.text`
 
 
-#: Three runs of `python tests/bench ladder`: (step, (least, most) TFLOP/s, idea of the step).
+#: Results of three runs of `python tests/bench ladder`, one entry per kernel:
+#: (step, (lowest, highest) TFLOP/s of the three runs, idea of the step).
 LADDER = (
     ("1 threads copy", (250, 251), "cp.async, 16 bytes at a time, into swizzled places"),
     ("2 TMA", (160, 160), "one thread loads the tile, in boxes of 16 bytes: too narrow"),
@@ -30,7 +31,7 @@ LADDER_SOURCE = (
 
 
 class Row(NamedTuple):
-    """A name, its number, and the idea that the row adds to the row before it."""
+    """A name, a measured number, and the idea that this row adds to the previous row."""
 
     name: str
     value: float
@@ -39,7 +40,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Bars(Figure):
-    """Bars of numbers in one unit. The last bar is the result, so it is emphasized.
+    """Bars of numbers in one unit. The last bar is the final result, so this bar is emphasized.
 
     Attributes
     ----------
@@ -56,7 +57,7 @@ class Bars(Figure):
 
     def scenes(self) -> tuple[Scene, ...]:
         """Return one panel with the bars."""
-        # The longest bar is BAR_PX long.
+        # Scale the numbers so that the longest bar is BAR_PX pixels long.
         most = max(row.value for row in self.rows)
         cells = []
         for n, row in enumerate(self.rows):
@@ -84,7 +85,7 @@ def bars(title: str, unit: str, rows: Sequence[tuple[str, float, str]], source: 
     ----------
     title, unit : str
     rows : sequence of (str, float, str)
-        Name, number, and the idea that the row adds to the row before it.
+        Name, number, and the idea that this row adds to the previous row.
     source : str
         Where, when and by which command the numbers were measured.
 
@@ -106,7 +107,7 @@ def bars(title: str, unit: str, rows: Sequence[tuple[str, float, str]], source: 
 def ladder() -> Bars:
     """Draw the measured speed of each kernel of notebooks/gemm_ladder.cu.
 
-    A bar shows the fastest of three runs.
+    The length of a bar is the speed of the fastest of three runs.
     """
     rows = [(name, most, f"{least} to {most}; {idea}") for name, (least, most), idea in LADDER]
     return bars("C = A x B^T, bfloat16, 8192 x 8192 x 8192", "TFLOP/s", rows, LADDER_SOURCE)

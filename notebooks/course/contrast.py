@@ -1,4 +1,4 @@
-"""One tile loaded twice: by the threads of a block, and by one instruction of TMA."""
+"""One tile loaded twice: by the threads of a block, and by one TMA instruction."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 THREADS = 128
 LINE_PX, GAP = 19, 26  # px
-PIECE = 23, 19  # px: width and height of the bytes that one thread copies
-#: The largest box that fits the page: rows, and bytes of a row.
+PIECE = 23, 19  # px: width and height of the cell of a `Piece`
+#: Limits of a box that fits the page: the number of rows, and the bytes of one row.
 MOST_ROWS, ROW_BYTES = 16, 128
 SPACE = "\N{NO-BREAK SPACE}"
 FILLS = {TmaOobFill.none: "none: zeros", TmaOobFill.nan: "nan"}
-#: Bytes of a piece -> the C type with which a thread copies it.
+#: Size of a piece in bytes -> the C type with which a thread copies the piece.
 C_TYPES = {4: "unsigned", 8: "uint2", 16: "uint4"}
 LEGEND = [
     (Cell(0, 0, "taken", "t"), "thread t reads it"),
     (Cell(0, 0, "filled", "t", hatched=True), "out of bounds: thread t writes zeros"),
 ]
-#: One entry for each line of code: "its key, then the keys of related cells" -> what the line does.
+#: One entry for each line of code of the load by threads: "the line's key, then the keys of related
+#: cells" -> what the line does. `BY_TMA` has such entries for the load by TMA.
 BY_THREADS = {
     "loop": "",
     "divide box_sizes": (
@@ -55,7 +56,7 @@ BY_TMA = {
     "end": "",
     "wait sync": "every thread waits at the barrier until the bytes have arrived",
 }
-#: Field of the map -> key of the field, and key of the line of code that the field replaces.
+#: Field of the map -> (key of the field's cell, key of the line of code that the field replaces).
 FIELDS = {
     "address": ("address", "read"),
     "shape": ("shape", "test"),
@@ -78,15 +79,16 @@ class CodeLine:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The bytes that one thread copies.
+    """Contiguous bytes that one thread copies at once.
 
     Attributes
     ----------
     thread, row, column : int
-        The thread that copies the bytes, the row of the box, and the first element in this row.
+        The thread that copies the piece, the row of the box, and the column of the piece's first
+        element in the box.
     inside : bool
-        Whether the piece is in bounds. The thread reads a piece in bounds from global memory; for
-        any other piece, it writes zeros.
+        Whether the piece is in bounds. The thread reads a piece in bounds from global memory. For
+        a piece out of bounds, the thread writes zeros.
     """
 
     thread: int
@@ -115,7 +117,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Contrast(Figure):
-    """The same load by many threads and by TMA.
+    """One load in two versions: by many threads, and by TMA.
 
     Attributes
     ----------
@@ -136,9 +138,9 @@ class Contrast(Figure):
     piece_bytes: int
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Return two panels, each with code at the left and a picture at the right."""
+        """Return two panels: the code by threads and the tile, and the code by TMA and the map."""
         code, width = _listing(self.by_threads)
-        # Pieces are in row-major order: `across` pieces are one row of the box.
+        # Pieces are in row-major order, and a row of the box has `across` pieces.
         across = sum(piece.row == 0 for piece in self.pieces)
         tile = [
             piece.cell(width + GAP + n % across * PIECE[0]) for n, piece in enumerate(self.pieces)
@@ -161,7 +163,7 @@ class Contrast(Figure):
         return threads, tma
 
     def text(self) -> str:
-        """Return both listings, and the fields of the tensor map."""
+        """Return the code by threads, the code by TMA, and the fields of the tensor map."""
         filled = sum(not piece.inside for piece in self.pieces)
         lines = [self.title, f"{len(self.pieces)} pieces, {filled} of them out of bounds"]
         for heading, code in (
@@ -189,26 +191,28 @@ def _listing(
 
 
 def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) -> Contrast:
-    """Show one load by 128 threads and by TMA, with each line of code linked to its counterpart.
+    """Show one load in two versions, by 128 threads and by TMA, with linked lines of code.
 
     Parameters
     ----------
     tensor_map : TensorMap or Tile
-        A tiled map of rank 2 whose box has 16 to 128 bytes a row and at most 16 rows.
+        A tiled map of rank 2 whose box has at most 16 rows of 16 to 128 bytes each.
     coords : sequence of int, optional
-        Row-major, as in `load_tile`; None for the first tile.
+        Coordinates of the tile, row-major, as in `load_tile`. None means the first tile.
 
     Returns
     -------
     Contrast
-        `by_threads` and `by_tma` are the two listings.
+        Its attributes `by_threads` and `by_tma` are the code of the two versions.
 
     Raises
     ------
     TmaPreconditionError
-        If the coordinates are wrong, as in `tma_dlpack.draw.shared`.
+        If `tma_dlpack.draw.shared` would refuse the coordinates too.
     TmaUnsupportedError
-        For any other map, because its code would not fit the page.
+        If the map is not tiled or not of rank 2, if the box is larger, if an element stride is not
+        1, if a coordinate is negative, or if the swizzle is bytes128_atom_32B_flip_8B. The code for
+        such a load would not fit the page.
 
     Examples
     --------
@@ -232,13 +236,13 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
         raise TmaUnsupportedError(
             "this picture needs a tiled map of rank 2 with a box of at most 16 rows of 128 bytes"
         )
-    # Boxes and shapes are row-major; the coordinates of a request are innermost first.
+    # Box sizes and shapes are row-major, but the coordinates of a request are innermost first.
     (rows, columns), (height, width), (column, row) = tm.box_sizes, tm.shape, start
-    # The smallest piece (4 or 8 bytes) with which one round of all threads copies the tile.
+    # The smallest size (4 or 8 bytes) with which no thread copies two pieces, else 16 bytes.
     piece = next((b for b in (4, 8) if tm.tx_bytes // b <= THREADS), CHUNK_BYTES)
     each = piece // element_bytes
     across = columns // each
-    # Thread n % THREADS copies piece n of the tile, as in the listing below.
+    # Thread n % THREADS copies piece n of the tile, as the loop in `by_threads` below does.
     pieces = []
     for n in range(rows * across):
         r, c = n // across, n % across * each
@@ -276,7 +280,7 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
         "swizzle": plan.arguments.swizzle.name,
         "oobfill": fill,
     }
-    # `_lines` pairs each line of code with the entry of the same position.
+    # `_lines` pairs line n of the code with entry n of the table, so the counts must be equal.
     rows_of_code = dict(BY_THREADS)
     if not swizzled:
         del rows_of_code["swizzle swizzle_field"]
@@ -294,7 +298,7 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
 
 
 def _lines(code: Sequence[str], rows: Mapping[str, str]) -> tuple[CodeLine, ...]:
-    """Return lines of code, each with the table entry of the same position."""
+    """Return a `CodeLine` for each line of code. Entry n of `rows` describes line n."""
     lines = []
     for text, (keys, about) in zip(code, rows.items(), strict=True):
         key, *to = keys.split()

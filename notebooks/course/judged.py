@@ -1,4 +1,4 @@
-"""Helpers of the exercises' judges: hide tracebacks, and count the copies of an answer."""
+"""Helpers for functions that judge an exercise: hide tracebacks, and count copies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tma_dlpack.copies import verbs
 
 
 def without_traceback(judge: Callable[..., str]) -> Callable[..., str]:
-    """Return a judge that reports an exception of the judged code in one line.
+    """Return a function that calls `judge`, and returns one line if the answer raises an exception.
 
     >>> @without_traceback
     ... def judged(function):
@@ -26,7 +26,8 @@ def without_traceback(judge: Callable[..., str]) -> Callable[..., str]:
     def judged(*answers: Any) -> str:
         try:
             return judge(*answers)
-        # An answer may raise any exception. A learner needs its message, not the judge's traceback.
+        # An answer is code that may raise any exception. A learner needs the message of the
+        # exception, but not the traceback of the judge.
         except Exception as error:
             first, *_ = str(error).splitlines() or [""]
             return f"not yet: {type(error).__name__}: {first}"
@@ -41,14 +42,14 @@ def counted_copies() -> Iterator[Counter[str]]:
 
     def counting(kind: str, request: Callable[..., Any]) -> Callable[..., Any]:
         def made(*arguments: Any, **options: Any) -> Any:
-            # Count after the check, because a refused copy raises an exception here.
+            # `request` raises an exception if the copy is refused, so count after this call.
             checked = request(*arguments, **options)
             counts[kind] += 1
             return checked
 
         return made
 
-    # Every load and store of a tile calls one of these two functions of `verbs`.
+    # Every load of a tile calls `verbs.load_request`, and every store calls `verbs.store_request`.
     loads = counting("load", verbs.load_request)
     stores = counting("store", verbs.store_request)
     with mock.patch.multiple(verbs, load_request=loads, store_request=stores):

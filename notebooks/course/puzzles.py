@@ -1,8 +1,9 @@
-"""Twelve kernels to write: the task of each kernel, and a judge that runs any answer.
+"""Twelve kernels to write: the task of each kernel, and the function that judges an answer.
 
-A puzzle fixes only the name of a kernel, its parameters and its result, so any style passes. The
-judge compiles the source, runs it with `tma_dlpack.run_kernel` in several schedules, and compares
-every byte. Solutions are in ``notebooks/puzzle_solutions.cu``.
+A puzzle fixes only the name of a kernel, its parameters and its result, so any style passes.
+`judge` compiles the source, runs the kernel with `tma_dlpack.run_kernel` in several schedules
+(orders of the asynchronous operations), and compares every element of the outputs. Solutions are in
+``notebooks/puzzle_solutions.cu``.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import numpy as np
 
 import tma_dlpack as tma
 
-#: Schedules of each launch: copies finish late in one, early in one, at random times in two.
+#: Number of schedules in which each launch runs. Copies finish as late as possible in the first
+#: schedule, as early as possible in the second, and at random times in the third and fourth.
 SCHEDULES = 4
-#: Number of steps after which a run is stopped. The longest solution takes a few thousand steps.
+#: A run is stopped after this number of simulated steps. The longest solution needs a few thousand
+#: steps.
 MAX_STEPS = 400_000
 THREADS = 128
-#: Rules whose warning means that a kernel is right only by luck.
+#: Rules whose warning means that the result of a kernel is correct only by luck.
 WRONG_HERE = ("SCHEDULE_RESULT", "BLOCK_ENDED")
 HELP = "assign the source of the kernel, a text, to `kernel`"
 
@@ -52,7 +55,8 @@ class Puzzle:
         What the kernel must do.
     launches : callable (rng) -> list of Launch
     copies : mapping
-        Kind of copy, as in the timeline -> the least number of such copies in all launches.
+        Kind of copy, as the timeline names it -> least number of such copies, summed over all
+        launches.
     """
 
     name: str
@@ -64,7 +68,7 @@ class Puzzle:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a judge; ``print`` it, or show it in a notebook with the run's timeline."""
+    """The verdict on an answer. A notebook shows its text with the timeline of the run."""
 
     solved: bool
     text: str
@@ -84,16 +88,16 @@ class Verdict:
 
 
 # -- the launches ---------------------------------------------------------------------------------
-# The function of a puzzle returns its launches; the judge runs all of them.
+# Each puzzle has a function that returns the launches of the puzzle. `judge` runs all launches.
 
 
 def integers(rng: np.random.Generator, *shape: int) -> np.ndarray:
-    """Return small whole numbers, whose sums are exact in float32."""
+    """Return small integers as float32, so that their sums are exact."""
     return rng.integers(-99, 100, shape).astype(np.float32)
 
 
 def empty(*shape: int) -> np.ndarray:
-    """Return an output of NaN, so that the judge finds an element that was never written."""
+    """Return an output array full of NaN, so that `judge` finds unwritten elements."""
     return np.full(shape, np.nan, np.float32)
 
 
@@ -113,7 +117,7 @@ def two_phases(rng: np.random.Generator) -> list[Launch]:
 
 
 def triple(rng: np.random.Generator) -> list[Launch]:
-    # 40 x 80 is no multiple of the box, 16 x 32, so the last tiles are partly outside of x.
+    # 40 x 80 is not a multiple of the box, 16 x 32, so the last tiles are partly outside of x.
     x, out = integers(rng, 40, 80), empty(40, 80)
     maps = map_of(x, (16, 32)), map_of(out, (16, 32))
     return [Launch(maps, (x,), ((out, 3 * x),), (3, 3))]
@@ -171,7 +175,7 @@ def multicast(rng: np.random.Generator) -> list[Launch]:
 
 def tail(rng: np.random.Generator) -> list[Launch]:
     launches = []
-    # The last of three tiles has 8 rows inside x, or only 1.
+    # The third tile has 8 rows inside x in the first launch, and 1 row in the second launch.
     for rows in (40, 33):
         x, out = integers(rng, rows, 32), empty(rows, 32)
         launches.append(Launch((map_of(x, (16, 32)), out, rows), (x,), ((out, x + 1),), 3))
@@ -187,7 +191,7 @@ def dead(rng: np.random.Generator) -> list[Launch]:
 _TO_POINTER = "const __grid_constant__ Map x, float* out"
 _TO_MAP = "const __grid_constant__ Map x, const __grid_constant__ Map out"
 
-#: The puzzles by name. Copies are counted over all launches: 13 loads of `ring` are 10 + 2 + 1.
+#: The puzzles by name. Copies are summed over all launches: `ring` needs 10 + 2 + 1 = 13 loads.
 PUZZLES = {
     puzzle.name: puzzle
     for puzzle in (
@@ -246,7 +250,7 @@ PUZZLES = {
 
 #: The line that includes the header, such as ``#include <tma_dlpack.h>``.
 _HEADER = re.compile(r"#\s*include\s*[<\"]tma_dlpack\.h[>\"].*")
-#: Defines the driver's name of a map, CUtensorMap, because NVRTC does not know this name.
+#: Code that defines CUtensorMap, the driver's type of a map, because NVRTC does not know this type.
 _ALIAS = """\
 #if defined(__CUDACC_RTC__) && !defined(__cuda_cuda_h__)
 using CUtensorMap = tma_dlpack::Map;
@@ -254,11 +258,11 @@ using CUtensorMap = tma_dlpack::Map;
 
 
 def compiled_source(kernel: str) -> str:
-    """Return a kernel in which NVRTC knows the name CUtensorMap, with unchanged line numbers."""
+    """Return the kernel's source with a definition of CUtensorMap and unchanged line numbers."""
     found = _HEADER.search(kernel)
     if found is None or "CUtensorMap" not in kernel:
         return kernel
-    # After `#line`, the lines have the same numbers as in the notebook's cell.
+    # Because of `#line`, an error of the compiler has the line number of the notebook's cell.
     line = kernel.count("\n", 0, found.end()) + 2
     return f"{kernel[: found.end()]}\n{_ALIAS}\n#line {line}{kernel[found.end() :]}"
 
@@ -267,7 +271,7 @@ def compiled_source(kernel: str) -> str:
 
 
 def judge(name: str, kernel: object, backend: str | None = "simulator") -> Verdict:
-    """Compile a kernel, run it, and return a verdict, which names the first mistake.
+    """Compile and run a kernel, and return a verdict that names the first mistake.
 
     Parameters
     ----------
@@ -276,8 +280,8 @@ def judge(name: str, kernel: object, backend: str | None = "simulator") -> Verdi
     kernel : str
         CUDA C++. The compiler finds the header ``tma_dlpack.h``.
     backend : {"simulator", "cuda"}
-        Where the kernel runs. The simulator finds races and hangs; on a GPU only the result is
-        compared.
+        Where the kernel runs. The simulator finds races and hangs. On a GPU, only the outputs are
+        compared with the expected values.
     """
     puzzle = PUZZLES.get(name) if isinstance(name, str) else None
     if puzzle is None:
@@ -308,7 +312,8 @@ def judge(name: str, kernel: object, backend: str | None = "simulator") -> Verdi
             return Verdict(False, wrong, run)
         for kind, count in issued(run).items():
             counts[kind] = counts.get(kind, 0) + count
-    # Right values are not enough: TMA must make the copies. Only the simulator lists the copies.
+    # Correct values are not enough, because TMA must make the copies. Only the simulator lists the
+    # copies of a run.
     if backend == "simulator":
         for kind, least in puzzle.copies.items():
             if counts.get(kind, 0) < least:
@@ -320,7 +325,7 @@ def judge(name: str, kernel: object, backend: str | None = "simulator") -> Verdi
 
 def issued(run: Any) -> dict[str, int]:
     """Return how many copies of each kind a run issued. A copy to several blocks is a multicast."""
-    # The timeline has a row for each block of a multicast. These rows have equal places.
+    # A multicast to n blocks is n rows of the timeline, with equal label, start and text.
     blocks: dict[tuple[Any, ...], int] = {}
     for row in run.timeline:
         if row.kind == "copy":
@@ -336,7 +341,7 @@ def issued(run: Any) -> dict[str, int]:
 def refused(error: Exception, puzzle: Puzzle) -> str:
     """Return why a kernel did not run: it does not compile, or its parameters are wrong."""
     lines = str(error).replace("\n  rule: ARGUMENT", "").splitlines()
-    # The first error of the compiler, such as ``double.cu(7): error: expected a ";"``.
+    # Lines with an error of the compiler, such as ``double.cu(7): error: expected a ";"``.
     of_compiler = [line for line in lines if re.search(r"\berror\b.*:", line)]
     text = "it does not compile: " + of_compiler[0] if of_compiler else "\n".join(lines)
     return f"{text}\n  the kernel is __global__ void {puzzle.name}({puzzle.parameters})"
@@ -345,7 +350,8 @@ def refused(error: Exception, puzzle: Puzzle) -> str:
 def fault_of(run: Any) -> str:
     """Return the first error of a run with its line, or an empty string."""
     for finding in run.findings:
-        # Stores and a copy to the same place in an unknown order are an error in a puzzle.
+        # In a puzzle, a finding is also an error if a thread's store and a bulk copy access the
+        # same bytes in an unknown order.
         is_open = "their order is open" in finding.message
         if finding.severity == "error" or finding.rule in WRONG_HERE or is_open:
             line = f"{finding.line.rpartition('/')[2]}: " if finding.line else ""

@@ -1,4 +1,4 @@
-"""The rules of 16 bytes as a picture: where rows start, and how far a box reaches."""
+"""A picture of the four sizes that must be multiples of 16 bytes in a tiled map."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tma_dlpack.tables.errors import TmaUnsupportedError, bad_value
 
 ROWS = 4
 CHUNKS = 9  # 16-byte chunks that are drawn for each row
-UNIT = 3.4, 34  # width of a byte and height of a row, px
+UNIT = 3.4, 34  # px: width of a byte, and height of a row
 BAR_ROWS = 0.6
 
 
@@ -33,10 +33,10 @@ class Measure:
 
     @property
     def about(self) -> str:
-        """Name, size, and the distance to a multiple of 16 bytes, as one line."""
+        """One line: the name, the size, and how far the size is from a multiple of 16 bytes."""
         over = self.size_bytes % CHUNK_BYTES
         size = f"{self.size_bytes} bytes"
-        # Show only the remainder of an address, because its other digits differ in each run.
+        # Show only the remainder of an address, because the address itself differs in each run.
         if self.is_address:
             size = f"{over} bytes past a multiple of 16" if over else "a multiple of 16"
         elif over:
@@ -46,12 +46,12 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SixteenBytes(Figure):
-    """The first rows of a tensor on a ruler of 16-byte chunks, with a box.
+    """The first rows of a tensor on a ruler of 16-byte chunks. In each row, a bar shows the box.
 
     Attributes
     ----------
     starts : tuple of int
-        Starts of the first rows, in bytes from the 16-byte boundary at or before the tensor.
+        Start of each row, in bytes from the last 16-byte boundary at or before the tensor.
     box_bytes : int
         Size of a row of the box, in bytes.
     measures : tuple of Measure
@@ -72,7 +72,7 @@ class SixteenBytes(Figure):
         return all(measure.ok for measure in self.measures)
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Return one panel with the rows and the box."""
+        """Return one panel with a bar for each row."""
         end, bottom = CHUNK_BYTES * CHUNKS, len(self.starts) - 1 + BAR_ROWS
         lines = range(0, end + 1, CHUNK_BYTES)
         cells = [Cell(x, -0.3, "grid", columns=0, rows=bottom + 0.3) for x in lines]
@@ -108,7 +108,7 @@ def sixteen_bytes(
     box_sizes : sequence of int
         Row-major, in elements.
     coords : sequence of int, optional
-        Row-major; None for the first tile.
+        Coordinates of the tile, row-major. None means the first tile.
 
     Returns
     -------
@@ -138,7 +138,7 @@ def sixteen_bytes(
     Source: CUDA driver API, cuTensorMapEncodeTiled. The rule of the first column was measured
     (H200, driver 580.159.04).
     """
-    # A tensor view has strides in elements; every size below is in bytes.
+    # The strides of a tensor view are in elements. Every size below is in bytes.
     view = as_tensor_view(tensor)
     rank, bits = len(view.shape), view.dtype.itemsize_bits
     if rank < 2 or bits % 8:

@@ -32,7 +32,7 @@ class Source:
         """
         at = self.text.index(f"__device__ {head}(")
         start = self.text.rindex("\n\n", 0, at) + 2
-        # The closing brace has the indentation of the function: 2 for a member of a struct, else 0.
+        # The closing brace is indented as its function: 2 spaces in a struct, else 0 spaces.
         closed = "\n  }\n" if self.text[start] == " " else "\n}\n"
         return self.text[start : self.text.index(closed, at) + len(closed) - 1]
 
@@ -56,7 +56,9 @@ class Source:
 
 
 def difference(before: str, after: str) -> str:
-    """Return the lines in which two kernels differ, with their context; indentation is ignored.
+    """Return the lines in which two kernels differ, and the lines next to them.
+
+    Differences in indentation are ignored.
 
     >>> print(difference("a;\\nb;\\nc;", "a;\\n  b;\\nd;"))
       a;
@@ -65,7 +67,7 @@ def difference(before: str, after: str) -> str:
     + d;
     """
     old, new = before.splitlines(), after.splitlines()
-    # Lines are compared without indentation, so a line that moves into a loop is unchanged.
+    # Compare lines without indentation, so that a line that moves into a loop counts as unchanged.
     texts = [line.strip() for line in old], [line.strip() for line in new]
     lines: list[str] = []
     for tag, a, b, c, d in difflib.SequenceMatcher(None, *texts, autojunk=False).get_opcodes():

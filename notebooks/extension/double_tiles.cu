@@ -1,11 +1,11 @@
-// double_tiles.cu: out = 2 * x for float32 matrices. A block loads its next tile while it doubles a tile. The file
+// double_tiles.cu: out = 2 * x for float32 matrices. A block loads the next tile while it doubles a tile. The file
 // needs no framework. torch_operator.cpp and jax_handler.cpp call its launcher, and cupy_double.py calls its kernel.
 
 #include <tma_dlpack.h>
 
 using namespace tma_dlpack;
 
-constexpr int ROWS = 16, COLUMNS = 32, THREADS = 128, BLOCKS = 2112;  // box_sizes = {16, 32}; 16 blocks per SM
+constexpr int ROWS = 16, COLUMNS = 32, THREADS = 128, BLOCKS = 2112;  // box_sizes = {16, 32}; 16 blocks * 132 SMs
 
 extern "C" __global__ void __launch_bounds__(THREADS)
   double_tiles(const __grid_constant__ Map x, const __grid_constant__ Map out, int across, int count)
@@ -35,12 +35,12 @@ extern "C" __global__ void __launch_bounds__(THREADS)
   if (threadIdx.x == 0) store_wait_read();  // shared memory must live until the engine has read it
 }
 
-#ifndef __CUDACC_RTC__  // CuPy compiles only the kernel
+#ifndef __CUDACC_RTC__  // CuPy compiles with NVRTC, and needs only the kernel
 cudaError_t launch_double_tiles(const CUtensorMap& x, const CUtensorMap& out, std::int64_t rows,
                                 std::int64_t columns, cudaStream_t stream)
 {
   const int across = (columns + COLUMNS - 1) / COLUMNS, count = (rows + ROWS - 1) / ROWS * across;
   double_tiles<<<min(count, BLOCKS), THREADS, 0, stream>>>(x, out, across, count);
-  return cudaGetLastError();  // an error of the launch; a later CUDA call returns errors of the kernel
+  return cudaGetLastError();  // an error of the launch; a later CUDA call returns an error in the kernel
 }
 #endif

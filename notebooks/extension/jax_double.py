@@ -1,4 +1,4 @@
-"""The kernel under jax.jit. This module builds jax_handler.cpp and registers its handler."""
+"""The kernel for jax.jit. This module builds jax_handler.cpp and registers its handler."""
 
 import ctypes
 import subprocess

@@ -10,7 +10,7 @@ using Matrix = ffi::BufferR2<ffi::F32>;
 cudaError_t launch_double_tiles(const CUtensorMap& x, const CUtensorMap& out, std::int64_t rows,
                                 std::int64_t columns, cudaStream_t stream);
 
-// XLA's buffers are dense and row-major, so the strides are null. The members are DLTensor's.
+// TmaDlpackTensor has the members of DLTensor. XLA's buffers are dense and row-major, so the strides are null.
 static tma_dlpack::TriedMap map_of(const Matrix& matrix, std::int32_t device)
 {
   auto* shape = const_cast<std::int64_t*>(matrix.dimensions().begin());

@@ -1,5 +1,5 @@
 // stable_operator.cpp: torch.ops.tma_example_wheel.doubled(x), which launches double_tiles.cu. It uses torch's stable
-// ABI, so one library works with torch 2.10 and later. CMakeLists.txt builds both files into the wheel.
+// ABI, so one library works with torch 2.10 and later. CMakeLists.txt builds the library for the wheel.
 
 #include <cuda_runtime.h>
 #include <tma_dlpack_make.hpp>
@@ -11,7 +11,7 @@
 
 #include <stdexcept>
 
-// libtorch_cuda.so defines this function. It is weak here, so the library also loads with a torch without CUDA.
+// libtorch_cuda.so defines this function. The declaration is weak, so this library also loads if torch has no CUDA.
 extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(std::int32_t device, void** stream);
 
 cudaError_t launch_double_tiles(const CUtensorMap& x, const CUtensorMap& out, std::int64_t rows,

@@ -48,7 +48,7 @@ def test_it_is_one_graph_in_torch_compile():
 
 def test_a_captured_graph_replays_it():
     x, graph = matrix(64, 64), torch.cuda.CUDAGraph()
-    # The first launch loads the module, which a capture does not allow.
+    # The first launch loads the CUDA module. A capture does not allow this, so launch once before.
     doubled(x)
     with torch.cuda.graph(graph):
         y = doubled(x)

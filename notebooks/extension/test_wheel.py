@@ -1,4 +1,4 @@
-"""Tests of the installed wheel: run ``python -m pytest test_wheel.py``. Some need a GPU."""
+"""Tests of the installed wheel: run ``python -m pytest test_wheel.py``. Some tests need a GPU."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def test_the_kernel_doubles_every_element_on_the_simulator(shape):
     x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
     out = np.zeros_like(x)
     maps = [tma.make_tma_descriptor(m, (16, 32), allow=["BOX_IN_SHAPE"]) for m in (x, out)]
-    # Tiles of 16 x 32, rounded up at both edges.
+    # The number of tiles of 16 x 32, rounded up in both dimensions.
     across, high = -(-shape[1] // 32), -(-shape[0] // 16)
     arguments = (*maps, across, across * high)
     run = tma.run_kernel(SOURCE, "double_tiles", grid=2, block=128, args=arguments)

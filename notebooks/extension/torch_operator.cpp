@@ -1,4 +1,4 @@
-// torch_operator.cpp: torch.ops.tma_example.doubled(x) launches double_tiles.cu. setup.py builds both.
+// torch_operator.cpp: torch.ops.tma_example.doubled(x) launches double_tiles.cu. setup.py builds the two files.
 
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAException.h>
@@ -16,8 +16,8 @@ cudaError_t launch_double_tiles(const CUtensorMap& x, const CUtensorMap& out, st
 namespace
 {
 
-// A map contains the tensor's address, so each call makes new maps. A refused matrix throws
-// tma_dlpack::refused. Python shows its text, and `tma-dlpack explain` explains this text.
+// A map contains the tensor's address, so each call makes new maps. If TMA cannot copy the matrix, this function
+// throws tma_dlpack::refused. Python shows the text of the exception, which `tma-dlpack explain` explains.
 CUtensorMap map_of(const at::Tensor& matrix)
 {
   tma_dlpack::MakeOptions options;

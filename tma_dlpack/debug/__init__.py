@@ -1,11 +1,11 @@
-"""Tools that examine a program by its logs, its driver calls, its core dumps or its PTX.
+"""Tools that find mistakes of a TMA program in its logs, driver calls, core dumps or PTX.
 
 `explain/` reads printed arguments and symptoms, `trace/` lists the maps of a running program,
 `postmortem/` reads the core dump of a dead kernel, and `lint/` finds mistakes in PTX. `core.py`
-lists the names of the core that these tools use. `foreign.py` reads files, and the 128 bytes of a
-map in the forms that tools print. `programs.py` runs other programs, `names.py` demangles C++
-names, and `commands.py` defines the commands. The classes of the results are importable from this
-package.
+lists all names from outside of `debug/` that these tools use. `foreign.py` reads untrusted files,
+and converts a printed dump of a map to the map's 128 bytes. `programs.py` runs other programs,
+`names.py` demangles C++ names, and `commands.py` defines the commands. This package exports the
+classes of the tools' results.
 """
 
 from typing import TYPE_CHECKING
@@ -31,7 +31,7 @@ __all__ = [
     "Trace",
     "TracedMap",
 ]
-# Modules that are imported when one of their names is first used.
+# Module -> its names. A module is imported when one of its names is first used.
 _LATER = {
     "tma_dlpack.debug.explain": ("Explanation", "PrintedArguments"),
     "tma_dlpack.debug.lint": ("LintFinding", "LintReport"),

@@ -50,7 +50,7 @@ def _explain(options: argparse.Namespace) -> int:
 def _texts(words: list[str]) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each file.
 
-    Words that are not files are joined to one text, which has an empty name.
+    If no word is a file, the words are one text, which has an empty name.
     """
     from tma_dlpack.debug import foreign
 
@@ -79,7 +79,7 @@ def _is_path(word: str) -> bool:
 
 
 def _show_each(options: argparse.Namespace, found: Sequence[tuple[str, Any]], **to: Any) -> None:
-    """Show the result of each file under the file's name, but a single result without a name."""
+    """Show each file's result below the file's name; show a single result without a name."""
     if len(found) == 1:
         one = found[0][1]
         cli.show(options, one, page=one._repr_html_, **to)
@@ -120,7 +120,7 @@ def _trace(options: argparse.Namespace) -> int:
     if shutil.which(words[0]) is None:
         cli.failure(sys.stderr, options.json, f"{words[0]}: there is no such program")
         return programs.NOT_FOUND
-    # With --json and without -o, standard error has the JSON, so no other text is written to it.
+    # With --json and without -o, the JSON goes to standard error, so no other text may go there.
     status, found = trace.run(words, talks=options.out is not None or not options.json)
     cli.show(options, found, page=found.html, to=options.out or sys.stderr)
     return status
@@ -188,7 +188,7 @@ def _lint(options: argparse.Namespace) -> int:
             cli.write(cli.STDOUT, f"{head}{report}\n")
         for failure in failures:
             cli.failure(sys.stderr, False, failure)
-    # With --strict, warnings and instructions that the analysis skipped are failures too.
+    # With --strict, warnings are failures, and so are instructions that the analysis skipped.
     strict = options.strict and any(
         any(finding.severity != lint.report.NOTE for finding in report.findings)
         or any(one.skipped for one in report.examined)
@@ -278,7 +278,7 @@ def _postmortem(options: argparse.Namespace) -> int:
 
 
 def _dumps(options: argparse.Namespace) -> int:
-    """Explain each dump that can be read, and report the others as unreadable."""
+    """Explain each dump that can be read, and report an error for each other dump."""
     from tma_dlpack.debug import postmortem as post
 
     found: list[tuple[str, post.PostMortem]] = []

@@ -1,7 +1,7 @@
-"""All names of the core that the tools of this room use.
+"""All names from outside of `debug/` that the tools in `debug/` use.
 
-`tests/test_layers.py` allows at most 30 names. They are imported on first use, because the commands
-of this room are registered before one of them runs.
+`tests/test_layers.py` allows at most 30 names. A name is imported on its first use. The command
+line imports `commands.py` to register its commands, even if none of these commands runs.
 """
 
 from __future__ import annotations

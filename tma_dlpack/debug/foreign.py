@@ -1,7 +1,7 @@
 """Readers of untrusted files with a size limit, and of the bytes of a map in untrusted text.
 
 `explain`, `decode`, `lint` and `postmortem` use this module to read a file, a pipe, or standard
-input (``-``). The input may be compressed with gzip or xz, which its first bytes show.
+input (``-``). Input that begins with the first bytes of gzip or xz is decompressed.
 `parse_dump` reads a map's 128 bytes in the forms of debuggers, xxd, hexdump, od and C sources.
 """
 
@@ -45,8 +45,8 @@ def is_there(word: str) -> bool:
 def content(word: str, most_bytes: int, rule: str, *, cut: bool = False) -> bytes:
     """Return the decompressed bytes of a file, a pipe, or standard input (``-``).
 
-    Content of more than `most_bytes` bytes is refused under `rule`; with `cut`, only its start is
-    read.
+    If there are more than `most_bytes` bytes, an error of the rule `rule` is raised. With `cut`,
+    the first `most_bytes` bytes are returned instead.
     """
     found = bytearray()
     for piece in _pieces(word, rule):
@@ -62,8 +62,8 @@ def content(word: str, most_bytes: int, rule: str, *, cut: bool = False) -> byte
 def plain_file(word: str, most_bytes: int, rule: str) -> Iterator[Path]:
     """Provide a path at which a file's decompressed bytes can be mapped into memory.
 
-    For an uncompressed regular file of any size, this is the file's own path. Other content is
-    copied into a temporary file.
+    For an uncompressed regular file of any size, the path is the file's own path. Other content
+    is copied into a temporary file.
     """
     # A pipe can be opened only once, so its first bytes are not read here.
     if word != STDIN and stat.S_ISREG(Path(word).stat().st_mode):
@@ -96,7 +96,7 @@ def _pieces(word: str, rule: str) -> Iterator[bytes]:
 
 
 def _decompressed(file: IO[bytes], name: str, rule: str) -> Iterator[bytes]:
-    """Decompress piece by piece, so that a decompression bomb stops at the caller's limit."""
+    """Yield decompressed pieces, so that the caller can stop a decompression bomb at a limit."""
     first = _exactly(file, 6)
     if first.startswith(_GZIP):
         pieces = _gunzipped(first, file)
@@ -193,7 +193,7 @@ def refusing(rule: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 # -- dumps of a map -------------------------------------------------------------------------------
 
-# Maximum number of bytes that are read from a file. The longest dump of a map has about 2000.
+# Maximum number of bytes that are read from a file. A map's longest dump has about 2000 bytes.
 MAX_DUMP_BYTES = 1 << 16
 
 #: The forms that `parse_dump` reads, for an error message.
@@ -212,13 +212,14 @@ _REPEATS = re.compile(r"\b(\w{1,20}) <repeats (\d{1,3}) times>")
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F]+|\d{1,20})[uUlL]*")
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]+)")
 
-# Maximum number of characters of a dump. The output of gdb's x/128xb has 1,500.
+# Maximum number of characters of a dump. The output of gdb's x/128xb has 1,500
+# characters.
 LONGEST_DUMP = 8_000
 # A line of a dump: a label, then a hex number; or 16 to 32 bytes without blanks.
 _HEX_LINE = re.compile(
     r"(?:[^\n:{}=]{0,60}:)?[ \t]*(?:0[xX])?[0-9a-fA-F]{2,16}(?:[ \t,;:|].*)?|[0-9a-fA-F]{32,64}"
 )
-# The beginning of a dump's line with four numbers or 32 bytes.
+# The beginning of a line of a dump: four numbers, or 32 bytes.
 _FOUR = re.compile(
     r"(?:[^\n:{}=]{0,60}:)?(?:[ \t,]*(?:0[xX])?[0-9a-fA-F]{2,16}(?![\w:.-])){4}|[0-9a-f]{64}"
 )
@@ -234,19 +235,19 @@ _OFFSET_LINE = re.compile(
     r"(?::[ \t]+(?P<bytes>(?:[0-9a-fA-F]{2,32} ?)+)(?:[ \t].*)?"
     r"|(?:[ \t]+(?P<words>(?:[0-9a-fA-F]{2,16}(?:[ \t]+|$))+)(?:[|>].*)?)?)[ \t]*"
 )
-# hexdump and od write * for lines that equal the line before.
+# hexdump and od write * in place of lines that equal the line above.
 _FOLD, _MOST_LINES = "*", 1 << 12
 
-# Number of words in a map's dump -> bytes of a word, from 128 words of 1 byte to 16 of 8 bytes.
+# Number of words in a map's dump -> bytes of a word, from 128 words of 1 byte to 16 words of 8.
 _WORD_BYTES = {targets.MAP_BYTES // width: width for width in (1, 2, 4, 8)}
 
 
 def parse_dump(text: str) -> bytes | None:
     r"""Return the bytes that a dump shows, or None if the text is not a dump.
 
-    Labels that end in a colon, commas, and text outside of the last braces are ignored. If the rest
-    is 128, 64, 32 or 16 numbers and at least one begins with 0x, the numbers are read as
-    little-endian words of 1, 2, 4 or 8 bytes. Otherwise the rest is read as hex digits of any
+    Commas, labels that end in a colon, and text outside of the last braces are ignored. If the rest
+    is 128, 64, 32 or 16 numbers, and at least one number begins with 0x, the numbers are read as
+    little-endian words of 1, 2, 4 or 8 bytes. Otherwise, the rest is read as hex digits of any
     length.
 
     Examples
@@ -261,7 +262,8 @@ def parse_dump(text: str) -> bytes | None:
     """
     if (at_offsets := _at_offsets(text)) is not None:
         return at_offsets
-    # First, because the characters at the end of a line may look like labels or braces.
+    # Lines of xxd are shortened first, because the characters at their ends may look like labels or
+    # braces.
     text = _XXD.sub(r"\1", text)
     text = text[text.rfind("{") + 1 :].partition("}")[0]
     text = _REPEATS.sub(lambda m: " ".join([m[1]] * int(m[2])), text)
@@ -352,7 +354,7 @@ def _digits(tokens: list[str]) -> bytes | None:
 
 
 def find_dumps(text: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the line (from 0) and the bytes of each map in a text, without repeated maps."""
+    """Yield the first line, counted from 0, and the bytes of each different map in a text."""
     taken: set[bytes] = set()
     for line, candidate in _candidates(text):
         data = parse_dump(candidate)
@@ -376,7 +378,7 @@ def _candidates(text: str) -> Iterator[tuple[int, str]]:
         for found in pattern.finditer(text):
             if pattern is _DIGITS or found[0].count("0x") >= 8:
                 yield bisect.bisect_left(ends, found.start()), found[0]
-    # Printed entries "opaque[0] = 0x12", if their number is the number of words of one map.
+    # Entries such as "opaque[0] = 0x12", if there are as many entries as one map has words.
     words = _ASSIGNED.findall(text[: 64 * LONGEST_DUMP])
     if len(words) in (16, 32, 128):
         yield 0, " ".join(words)

@@ -14,25 +14,26 @@ import subprocess
 import sys
 from collections.abc import Iterable
 
-# Maximum number of characters of a demangled name, and of a short name.
+# Maximum number of characters of a demangled name, and of a result of `short_name`.
 MOST_CHARS, MOST_SHORT_CHARS = 4_000, 120
 # Maximum number of characters of a mangled name. The longest names of CUTLASS have about 6,000.
 LONGEST_MANGLED = 20_000
-# After this many processes exceeded a limit, the remaining names stay mangled.
+# If this many separate processes have exceeded a limit, the remaining names stay mangled.
 MOST_STOPPED = 3
-# Limits of the separate process: CPU seconds for each name, and bytes of address space.
+# Limits of a separate process: CPU seconds for each name, and bytes of the address space.
 SECONDS, BYTES = 0.5, 1 << 30
 
 _MANGLED = re.compile(rf"_Z\w[\w.$]{{0,{LONGEST_MANGLED}}}", re.ASCII)
-# Itanium C++ ABI: a substitution S_, a template parameter T_, an expansion of a pack Dp.
+# References of the Itanium C++ ABI, which insert other text of the name: a substitution (S_), a
+# template parameter (T_), and the expansion of a pack (Dp).
 _REFERENCE = re.compile(r"[ST][0-9A-Z]*_|Dp")
 _FEW = 5  # a name with more of these references is demangled in a separate process
 
 
 def demangled(names: Iterable[str]) -> dict[str, str]:
-    """Return a C++ name for each mangled name, cut at `MOST_CHARS`.
+    """Return the demangled C++ name for each name in `names`.
 
-    A name that is not mangled maps to itself.
+    A demangled name is cut to `MOST_CHARS` characters. A name that is not mangled maps to itself.
     """
     found = {name: name for name in names}
     mangled = [name for name in found if _MANGLED.fullmatch(name)]
@@ -46,15 +47,15 @@ def demangled(names: Iterable[str]) -> dict[str, str]:
 
 
 def short_name(name: str) -> str:
-    """Return the name of a mangled C++ function without its arguments.
+    """Return the C++ name of a mangled function, without parameters and template arguments.
 
-    This function needs no C++ library.
+    Demangling by this function needs no C++ library.
 
     >>> short_name("_ZN4gemm6kernelILi128EEEv14CUtensorMap_st"), short_name("copy")
     ('gemm::kernel<...>', 'copy')
     """
-    # Itanium C++ ABI: _ZN, then each part with its length first (4gemm6kernel), then I before
-    # template arguments.
+    # In the Itanium C++ ABI, a name begins with _Z, and a name of several parts begins with _ZN.
+    # Each part follows its length (4gemm6kernel). The letter I begins template arguments.
     parts: list[str] = []
     rest = name[2:] if name.startswith("_Z") else ""
     is_nested = rest.startswith("N")
@@ -89,7 +90,7 @@ def _in_a_process(names: list[str]) -> list[str]:
 
 
 def demangle(name: str) -> str:
-    """Return the demangled name, or the mangled name if this machine has no C++ library."""
+    """Return the demangled name; return `name` itself if it cannot be demangled here."""
     try:
         cxa_demangle = ctypes.CDLL("libstdc++.so.6")["__cxa_demangle"]
     except (OSError, AttributeError):

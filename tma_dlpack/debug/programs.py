@@ -10,12 +10,12 @@ from tma_dlpack.debug.core import tma
 
 # The environment variable with the path of a library that libcuda loads into each CUDA program.
 INJECTION = "CUDA_INJECTION64_PATH"
-# The exit statuses of shells for a program that does not exist, or cannot be executed.
+# The exit statuses that a shell reports if a program does not exist, or cannot be executed.
 NOT_FOUND, NOT_EXECUTABLE = 127, 126
 
 
 def refuse_another_tool(why: str) -> None:
-    """Raise if this environment loads another tool into every CUDA program."""
+    """Raise if an environment variable makes libcuda load another tool into CUDA programs."""
     if other := os.environ.get(INJECTION):
         raise tma.TmaUnsupportedError(
             f"{INJECTION} is {other}: {why}; unset it, or run without that tool"
@@ -23,7 +23,7 @@ def refuse_another_tool(why: str) -> None:
 
 
 def answer(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
-    """Run a tool and return its output; raise if the tool takes too long."""
+    """Run a tool and return the finished process; raise if it needs more than `seconds`."""
     try:
         return subprocess.run(
             words, capture_output=True, timeout=seconds, encoding="utf-8", errors="replace"
@@ -33,7 +33,7 @@ def answer(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[
 
 
 def begin(words: Sequence[str], variables: dict[str, str]) -> subprocess.Popen[bytes] | OSError:
-    """Start a program with additional environment variables; return the error if this fails."""
+    """Start a program with more environment variables; return the error if this fails."""
     try:
         return subprocess.Popen(words, env={**os.environ, **variables})
     except OSError as error:

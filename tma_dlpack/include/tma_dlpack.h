@@ -12,11 +12,11 @@
 // With #define TMA_DLPACK_CHECK 1 before the #include, every verb checks its arguments. A verb that
 // finds a mistake prints the file and line of the call, and ends the kernel. Without the check, the
 // kernel would hang or end without a message. The checks are in tma_dlpack_check.h. Without the
-// #define, no instruction is added.
+// #define, the verbs have no additional instructions.
 //
 // The header calls no function of libcuda, so -lcuda is not needed. nvcc and NVRTC compile the
-// header. A host compiler compiles it without the device part. Coordinates are innermost first, as
-// in PTX, but tma_dlpack's Python functions are row-major.
+// header. A host compiler compiles only the host part. Coordinates are innermost first, as in PTX,
+// but tma_dlpack's Python functions are row-major.
 //
 // The comment of each verb ends with two lines. The first line is: PTX | who calls the verb |
 // targets (sm_90 stands for sm_90 and later) | first release | cost in SASS. The second line is an
@@ -70,7 +70,7 @@
 #endif
 
 #ifdef __CUDACC__
-// Declared here, so that cuda_fp16.h and cuda_bf16.h need not be included.
+// These types are declared here, so that cuda_fp16.h and cuda_bf16.h need not be included.
 struct __half;
 struct __nv_bfloat16;
 #endif
@@ -105,11 +105,11 @@ struct map_error : std::invalid_argument
 
 // Copy the map at TensorMap.ptr.
 //
-// Throws map_error if the pointer cannot be TensorMap.ptr, which is not null, is aligned to 128
-// bytes, and points to 128 bytes that are not all zero. In Python, ptr and as_torch() raise an
-// error for a map that no kernel may use (a map of a host tensor, an unpickled map). The caller
-// must ensure two conditions that this function cannot check: the bytes are a map for this GPU, and
-// the tensor stays alive until the kernel has ended.
+// Throws map_error if the pointer cannot be TensorMap.ptr, because it is null, is not aligned to
+// 128 bytes, or points to 128 zero bytes. In Python, ptr and as_torch() raise an error for a map
+// that no kernel may use (a map of a host tensor, an unpickled map). The caller must ensure two
+// conditions that this function cannot check: the bytes are a map for this GPU, and the tensor
+// stays alive until the kernel has ended.
 //   no instruction | host | host | 0.2 | a copy of 128 bytes
 //   e.g. CUtensorMap map = tensor_map(tensor_map_ptr);
 inline CUtensorMap tensor_map(const void* pointer, std::size_t size_bytes = map_bytes)
@@ -137,11 +137,11 @@ inline CUtensorMap tensor_map(std::uintptr_t address)
   return tensor_map(reinterpret_cast<const void*>(address));
 }
 
-// Copy the map in TensorMap.as_torch(), which is an at::Tensor or another type with the same
-// methods.
+// Copy the map in the result of TensorMap.as_torch(). Its type is at::Tensor, or another type with
+// the same methods.
 //
 // Throws map_error if the tensor is not a contiguous CPU tensor of 128 one-byte elements, or if its
-// address cannot be TensorMap.ptr (see above).
+// address cannot be TensorMap.ptr (see the function for a pointer).
 template <class Tensor, class = decltype(std::declval<const Tensor&>().data_ptr())>
 CUtensorMap tensor_map(const Tensor& tensor)
 {
@@ -167,8 +167,8 @@ CUtensorMap tensor_map(const Tensor& tensor)
 #define TMA_DLPACK_EITHER
 #endif
 
-// Marks a function that this target lacks. A call does not compile, and the error message has
-// REASON.
+// Marks a function that this target lacks. A call of this function does not compile. The compiler's
+// error message contains REASON.
 #define TMA_DLPACK_LACKS(REASON) [[deprecated(REASON)]] TMA_DLPACK_EITHER
 #define TMA_DLPACK_NEEDS_WGMMA                                                                    \
   "this target lacks wgmma, which is sm_90a's: tcgen05_k_major_descriptor() and "                 \
@@ -176,7 +176,8 @@ CUtensorMap tensor_map(const Tensor& tensor)
 
 #ifndef TMA_DLPACK_SWIZZLE  // also in tma_dlpack_make.hpp; each header can be used alone
 #define TMA_DLPACK_SWIZZLE
-// The names and values of Python's TmaSwizzle. The atoms of 32 and 64 bytes need sm_100 or later.
+// The names and values of Python's TmaSwizzle. Swizzles with an atom of 32 or 64 bytes need sm_100
+// or later.
 enum class Swizzle : int
 {
   none = 0,
@@ -189,8 +190,8 @@ enum class Swizzle : int
 };
 #endif
 
-// Return the bytes of one row of a swizzled tile, which is called a span. Without a swizzle, the
-// result is 16, because the tensor core then reads columns of 16 bytes.
+// Return the number of bytes in one row of a swizzled tile. Such a row is called a span. Without a
+// swizzle, the result is 16, because the tensor core then reads strips that are 16 bytes wide.
 //   no instruction | anyone | host and device | 0.2 | compile time
 //   e.g. span_bytes(Swizzle::bytes64) == 64
 TMA_DLPACK_EITHER constexpr unsigned span_bytes(Swizzle swizzle)
@@ -198,8 +199,8 @@ TMA_DLPACK_EITHER constexpr unsigned span_bytes(Swizzle swizzle)
   return 16u << (swizzle < Swizzle::bytes128 ? static_cast<unsigned>(swizzle) : 3);
 }
 
-// Return the position, in a swizzled tile, of the byte that is at position `byte` without a
-// swizzle. A position is the number of bytes from an address that is a multiple of 8 spans. So pass
+// Return the position to which a swizzle moves a byte. `byte` is the position of the byte without a
+// swizzle. A position is a distance in bytes from an address that is a multiple of 8 spans. Pass
 // the shared-memory address of the byte, or its offset in a tile that is aligned to 1024 bytes.
 //   no instruction | anyone | host and device | 0.2 | 3 integer operations
 //   e.g. tile[swizzled<Swizzle::bytes128>(row * 128 + byte)]
@@ -214,7 +215,7 @@ TMA_DLPACK_EITHER constexpr unsigned swizzled(unsigned byte)
 }
 
 // Return the index of an element in a swizzled tile. The tile must be aligned to 1024 bytes, and
-// its rows must be one span long.
+// each row of the tile must be one span.
 //   no instruction | anyone | host and device | 0.2 | 3 integer operations
 //   e.g. tile[swizzled_index<float, Swizzle::bytes128>(row, column)]
 template <class Element, Swizzle swizzle>
@@ -229,7 +230,7 @@ TMA_DLPACK_EITHER constexpr unsigned swizzled_index(unsigned row, unsigned colum
 namespace detail
 {
 
-// Return the bits of a descriptor that have the leading and the stride byte offset. wgmma and
+// Return a descriptor that has only the leading byte offset and the stride byte offset. wgmma and
 // tcgen05 use the same bits.
 template <unsigned leading_byte_offset, unsigned stride_byte_offset>
 TMA_DLPACK_EITHER constexpr unsigned long long descriptor_offsets()
@@ -264,9 +265,9 @@ TMA_DLPACK_EITHER constexpr unsigned long long mn_major_offsets()
 }
 
 // Return the bits for a swizzle. For wgmma, the swizzles none, bytes32, bytes64 and bytes128 are 0,
-// 3, 2 and 1 in bits 62..63. For tcgen05, they are 0, 6, 4 and 2 in bits 61..63, which is the same
-// value, and bytes128_atom_32B is 1. Every descriptor for tcgen05 also has 0b001 in bits 46..48,
-// which is TCGEN05 below.
+// 3, 2 and 1 in bits 62..63. For tcgen05, these swizzles are 0, 6, 4 and 2 in bits 61..63, which
+// are the same bits. For tcgen05, bytes128_atom_32B is 1. Every descriptor for tcgen05 also has
+// 0b001 in bits 46..48, which the constant TCGEN05 sets.
 template <Swizzle swizzle, bool or_atom_32B = false>
 TMA_DLPACK_EITHER constexpr unsigned long long layout_bits()
 {
@@ -282,8 +283,8 @@ constexpr unsigned long long TCGEN05 = 1ull << 46;
 }  // namespace detail
 
 // Return the 64-bit matrix descriptor of a tile for wgmma, without the tile's address (PTX ISA,
-// "Matrix Descriptor Format"). The base offset is 0, which is right even if the tile is aligned to
-// only 128 bytes (measured).
+// "Matrix Descriptor Format"). The base offset is 0, which is correct even if the tile is aligned
+// to only 128 bytes (measured).
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. matrix_descriptor<16, 1024, Swizzle::bytes128>()
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ < 1000
@@ -295,9 +296,9 @@ TMA_DLPACK_EITHER constexpr unsigned long long matrix_descriptor()
 }
 
 // Return the matrix_descriptor() of a K-major tile with `rows` rows. The tile is divided into
-// columns that are one span wide. The columns follow each other in memory, and each column has its
-// rows one after the other. Neighbouring boxes of (rows, one span) have this layout, and so does
-// the single box of split_inner.
+// strips that are one span wide. In memory, the strips follow each other, and the rows of a strip
+// follow each other. Two layouts in shared memory are such tiles: successive boxes of (rows, one
+// span), and the single box of a map with split_inner.
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. k_major_descriptor<128, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -307,7 +308,7 @@ TMA_DLPACK_EITHER constexpr unsigned long long k_major_descriptor()
 }
 
 // Return the matrix_descriptor() of an MN-major tile of 16-bit elements, with one row for each
-// element of K. The tile has the layout of k_major_descriptor().
+// index of K. The tile has the layout of k_major_descriptor().
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. mn_major_descriptor<64, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -326,8 +327,8 @@ TMA_DLPACK_LACKS(TMA_DLPACK_NEEDS_WGMMA) constexpr unsigned long long mn_major_d
 #endif
 
 // Return the 64-bit descriptor of a K-major tile for tcgen05.mma, without the tile's address. The
-// tile must have the layout of k_major_descriptor(), and be aligned to 8 spans. The descriptor
-// follows NVIDIA's documentation, and was not tested on a GPU.
+// tile must have the layout of k_major_descriptor(), and its address must be a multiple of 8 spans.
+// The descriptor follows NVIDIA's documentation, and was not tested on a GPU.
 //   tcgen05, "Shared memory descriptor" | anyone | host and device | 0.4 | compile time
 //   e.g. tcgen05_k_major_descriptor<128, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -337,9 +338,9 @@ TMA_DLPACK_EITHER constexpr unsigned long long tcgen05_k_major_descriptor()
 }
 
 // Return the 64-bit descriptor of an MN-major tile for tcgen05.mma, without the tile's address. The
-// tile must have the layout of mn_major_descriptor(), and be aligned to 8 spans. Elements of 32
-// bits need bytes128_atom_32B. Other elements need a swizzle without "atom" in its name. The
-// descriptor follows NVIDIA's documentation, and was not tested on a GPU.
+// tile must have the layout of mn_major_descriptor(), and its address must be a multiple of 8
+// spans. Elements of 32 bits need bytes128_atom_32B. Other elements need a swizzle without "atom"
+// in its name. The descriptor follows NVIDIA's documentation, and was not tested on a GPU.
 //   tcgen05, "Shared memory descriptor" | anyone | host and device | 0.4 | compile time
 //   e.g. tcgen05_mn_major_descriptor<64, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -361,8 +362,8 @@ enum class MmaType
   e5m2
 };
 
-// The dimension of a tile that is contiguous in shared memory: K, or MN, which is M for A and N for
-// B.
+// The dimension along which the elements of a tile are contiguous in shared memory. MN stands for M
+// in a tile of A, and for N in a tile of B.
 enum class Major
 {
   K,
@@ -429,8 +430,9 @@ TMA_DLPACK_EITHER constexpr unsigned mn_major_k_step_bytes(unsigned k_step)
   return k_step * (32 / element_bytes) * span_bytes(swizzle);
 }
 
-// Return a descriptor with the tile's address in shared memory. `descriptor` is the result of a
-// function above. For a later K step, add k_step_bytes() to the address.
+// Return a descriptor with the tile's address in shared memory. `descriptor` is the result of
+// k_major_descriptor() or of another function for descriptors. For a later K step, add
+// k_step_bytes() to the address.
 //   no instruction | anyone | host and device | 0.2 | 2 integer operations
 //   e.g. descriptor_at(shared_address(tile), descriptor)
 TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_address,
@@ -508,7 +510,7 @@ struct HaloW
 };
 
 // A coordinate is an integer of at most 32 bits. A floating-point number or an integer of 64 bits
-// does not compile. Cast such a number if its value fits.
+// does not compile. Cast such a number to int if its value fits.
 template <class T>
 inline constexpr bool is_coordinate = __is_enum(T) && sizeof(T) <= 4;
 template <> inline constexpr bool is_coordinate<signed char> = true;
@@ -606,9 +608,9 @@ namespace unchecked
 
 // ---- mbarriers and fences ----
 
-// Initialise a barrier. Each phase of the barrier ends after `arrivals` arrivals. One thread calls
-// init(). Then all threads call __syncthreads(), or cluster_sync() if other blocks of the cluster
-// use the barrier.
+// Initialise a barrier. Each phase of the barrier ends after `arrivals` arrivals and all expected
+// bytes. One thread calls init(). Then all threads call __syncthreads(), or cluster_sync() if other
+// blocks of the cluster use the barrier.
 //   mbarrier.init, fence.mbarrier_init | one thread | sm_90 | 0.2 | SYNCS.EXCH
 //   e.g. init(&full); __syncthreads();
 __device__ inline void init(Barrier* barrier, unsigned arrivals = 1)
@@ -619,7 +621,8 @@ __device__ inline void init(Barrier* barrier, unsigned arrivals = 1)
 }
 
 // Arrive at the barrier, and add `tx_bytes` to the bytes that the barrier expects in this phase.
-// Pass the sum of TensorMap.tx_bytes over the loads. One thread calls this verb.
+// `tx_bytes` is the sum of TensorMap.tx_bytes over the loads of the phase. One thread calls this
+// verb.
 //   mbarrier.arrive.expect_tx | one thread | sm_90 | 0.4 | SYNCS.ARRIVE
 //   e.g. arrive_expect_tx(&full, tx_bytes); load(tile, map, &full, column, row);
 __device__ inline void arrive_expect_tx(Barrier* barrier, unsigned tx_bytes)
@@ -630,8 +633,8 @@ __device__ inline void arrive_expect_tx(Barrier* barrier, unsigned tx_bytes)
                : "memory");
 }
 
-// Add `tx_bytes` to the bytes that the barrier expects in this phase, without an arrival. So the
-// phase also needs an arrive().
+// Add `tx_bytes` to the bytes that the barrier expects in this phase, without an arrival. Therefore
+// a thread must also call arrive() in this phase.
 //   mbarrier.expect_tx | one thread | sm_90 | 0.4 | SYNCS.ARRIVE
 //   e.g. expect_tx_only(&full, tx_bytes); ... arrive(&full);
 __device__ inline void expect_tx_only(Barrier* barrier, unsigned tx_bytes)
@@ -664,9 +667,9 @@ __device__ inline void arrive(Barrier* barrier, unsigned count)
                : "memory");
 }
 
-// Arrive at the barrier with the same shared-memory offset in the block of rank `block_rank`. The
-// block may be any block of the cluster, including this block. A thread that waits with
-// wait_cluster() then sees the writes of this thread.
+// Arrive at a barrier in the block of rank `block_rank`. The barrier has the same shared-memory
+// offset as `barrier`. The block may be any block of the cluster, including this block. A thread
+// that waits with wait_cluster() then sees the writes of this thread.
 //   mapa, mbarrier.arrive.release.cluster | each thread that init() counts | sm_90 | 0.2 | MEMBAR.GPU, SYNCS.ARRIVE
 //   e.g. arrive_remote(&ready, 0);
 __device__ inline void arrive_remote(Barrier* barrier, unsigned block_rank)
@@ -680,9 +683,9 @@ __device__ inline void arrive_remote(Barrier* barrier, unsigned block_rank)
 }
 
 // Arrive as arrive_remote() does, but do not make writes of this thread visible. Use this verb
-// after wgmma or a store has read a tile, so that the tile may be loaded again. The verb has no
-// fence, which makes hopper_gemm.cu 1.4 times as fast (H200). It needs CUDA 12.8 or later (PTX
-// 8.6).
+// after wgmma or a store has read a tile, so that the tile may be loaded again. Because this verb
+// has no fence, it makes hopper_gemm.cu 1.4 times as fast (H200). The verb needs CUDA 12.8 or later
+// (PTX 8.6).
 //   mapa, mbarrier.arrive.relaxed.cluster | each thread that init() counts | sm_90 | 0.2 | SYNCS.ARRIVE
 //   e.g. arrive_remote_relaxed(&empty, block);
 #if TMA_DLPACK_CUDA >= 1207
@@ -738,8 +741,8 @@ __device__ inline void wait(Barrier* barrier, unsigned parity)
   while (!try_wait(barrier, parity)) {}
 }
 
-// Wait at most `nanoseconds` for the phase of this parity to be complete. Return whether the phase
-// is complete. With this verb, a kernel with a wrong copy can end instead of hanging.
+// Wait until the phase of this parity is complete, but at most `nanoseconds`. Return whether the
+// phase is complete. With this verb, a kernel with a wrong copy can end instead of hanging.
 //   mbarrier.try_wait.parity, %globaltimer | any thread | sm_90 | 0.2 | an iteration and 1 to 2 us of the timer
 //   e.g. if (!wait_at_most(&full, 0, 1000000)) ...
 __device__ inline bool wait_at_most(Barrier* barrier, unsigned parity, unsigned long long nanoseconds)
@@ -811,9 +814,9 @@ __device__ inline void fence_async()
 }
 
 // Order ordinary stores to global memory before a TMA copy or load_bulk() that reads this memory.
-// One way is that each thread that wrote calls the fence before it signals other threads. The other
-// way is that the thread that issues the copy calls the fence, after it has acquired the stores by
-// a flag or a barrier. Stores of an earlier kernel need no fence.
+// There are two ways to use this verb. Either each thread that wrote calls it before the thread
+// signals other threads. Or the thread that issues the copy calls it, after this thread has
+// acquired the stores by a flag or a barrier. Stores of an earlier kernel need no fence.
 //   fence.proxy.async.global | every thread that wrote, or the thread that copies | sm_90 | 0.4 | FENCE.VIEW.ASYNC
 //   e.g. x[0] = 1; fence_async_global(); __syncthreads();
 __device__ inline void fence_async_global()
@@ -822,9 +825,9 @@ __device__ inline void fence_async_global()
 }
 
 // Return true in exactly one thread of a warp, which is the same thread in each call. Every thread
-// of a converged warp calls it, as in `if (threadIdx.x < 32 && elect_one()) ...`. The compiler then
-// knows that only one thread issues the copy. For `threadIdx.x == 0`, the compiler generates a loop
-// around the copy.
+// of a converged warp calls this verb, as in `if (threadIdx.x < 32 && elect_one()) ...`. The
+// compiler then knows that only one thread issues the copy. For `threadIdx.x == 0`, the compiler
+// generates a loop around the copy.
 //   elect.sync | every thread of a converged warp | sm_90 | 0.4 | ELECT
 //   e.g. if (threadIdx.x < 32 && elect_one()) load(tile, map, &full, column, row);
 __device__ inline bool elect_one()
@@ -850,10 +853,10 @@ __device__ inline void launch_dependents()
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-// Wait until the earlier kernels are complete and their writes can be read. Every thread that reads
-// these writes calls wait_dependencies() before its first load. Before this call, the thread may
-// already prepare maps and barriers. Without programmatic stream serialization, the call does not
-// wait.
+// Wait until the earlier kernels of the stream are complete and their writes can be read. Every
+// thread that reads these writes calls wait_dependencies() before its first load. Before this call,
+// the thread may already prepare maps and barriers. Without programmatic stream serialization, the
+// call does not wait.
 //   griddepcontrol.wait | every thread that reads | sm_90 | 0.4 | ACQBULK
 //   e.g. wait_dependencies();
 __device__ inline void wait_dependencies()
@@ -928,20 +931,20 @@ __device__ inline void cluster_sync()
     return policy;                                                                                 \
   }
 
-// Return the policy that evicts the bytes of a copy before other bytes. Use this policy for a
-// tensor that is read or written only once.
+// Return the policy with which L2 evicts the bytes of a copy before other bytes. Use this policy
+// for a tensor that is read or written only once.
 //   createpolicy.fractional.L2::evict_first | any thread | sm_90 | 0.2 | a constant
 //   e.g. store(map, tile, evict_first(), column, row);
 TMA_DLPACK_POLICY(evict_first)
 
-// Return the policy that evicts the bytes of a copy after other bytes. Use this policy for a tensor
-// that other blocks read again.
+// Return the policy with which L2 evicts the bytes of a copy after other bytes. Use this policy for
+// a tensor that other blocks read again.
 //   createpolicy.fractional.L2::evict_last | any thread | sm_90 | 0.2 | a constant
 //   e.g. load(tile, map, &full, evict_last(), column, row);
 TMA_DLPACK_POLICY(evict_last)
 
-// Return the policy that evicts the bytes of a copy with normal priority, which is also the
-// priority of a copy without a policy.
+// Return the policy with which L2 evicts the bytes of a copy with normal priority. A copy without a
+// policy has the same priority.
 //   createpolicy.fractional.L2::evict_normal | any thread | sm_90 | 0.2 | a constant
 //   e.g. load(tile, map, &full, evict_normal(), column, row);
 TMA_DLPACK_POLICY(evict_normal)
@@ -1055,7 +1058,8 @@ __device__ inline Copy copy(const void* smem, const M& map, unsigned barrier,
 #define TMA_DLPACK_COORDS_4 "{%3, %4, %5, %6}"
 #define TMA_DLPACK_COORDS_5 "{%3, %4, %5, %6, %7}"
 
-// Every asm statement gets all operands, and its PTX text uses the operands of the instruction.
+// Every asm statement receives all operands. Its PTX text uses only the operands that the
+// instruction needs.
 #define TMA_DLPACK_COPY(PTX)                                                                     \
   asm volatile(PTX ::"r"(all.smem), "l"(all.map), "r"(all.barrier), "r"(all.c[0]), "r"(all.c[1]), \
                "r"(all.c[2]), "r"(all.c[3]), "r"(all.c[4]), "h"(all.offset[0]),                  \
@@ -1233,8 +1237,8 @@ __device__ inline void reduce(const M& map, const void* smem, Given... given)
 // TensorMap.smem_alignment. One thread calls load() after its arrive_expect_tx(). As in every copy,
 // a policy for L2 may be passed before the coordinates. The innermost coordinate times the size of
 // an element must be a multiple of 16 bytes. Otherwise, the kernel ends with error 715 (illegal
-// instruction). For example, a halo cannot begin at x0 - 1. With an interleave layout or a packed
-// type, every coordinate meets this condition.
+// instruction). For example, a tile of 16-bit elements with a halo cannot begin one column before a
+// multiple of 8. With an interleave layout or a packed type, every coordinate meets this condition.
 //   cp.async.bulk.tensor.{1..5}d.shared::cta.global.tile | one thread | sm_90 | 0.2 | UTMALDG
 //   e.g. load(tile, map, &full, column, row);
 template <class M, class... Coords>
@@ -1243,10 +1247,10 @@ __device__ inline void load(void* smem, const M& map, Barrier* barrier, Coords..
   detail::load<detail::Mode::tile, detail::To::block>(smem, map, shared_address(barrier), 0, coords...);
 }
 
-// Load one tile into every block of the cluster whose bit in block_mask is set. The tile has the
-// same shared-memory offset in every block, and so has the barrier. Each block's barrier counts the
-// bytes of the tile in this block. The innermost coordinate must be at a multiple of 16 bytes of
-// its row, as for load().
+// Load one tile into every block of the cluster whose bit in block_mask is set. In every block, the
+// tile and the barrier have the same shared-memory offsets as in this block. The barrier of each
+// block counts the bytes that are written to that block. The innermost coordinate times the size of
+// an element must be a multiple of 16 bytes, as for load().
 //   cp.async.bulk.tensor.{1..5}d ... .multicast::cluster | one thread | sm_90a (slow on sm_90, 12x) | 0.2 | UTMALDG.MULTICAST
 //   e.g. load_multicast(tile, map, &full, 0b11, column, row);
 template <class M, class... Coords>
@@ -1261,8 +1265,8 @@ template <class M, class... Coords>
 TMA_DLPACK_NOWHERE void load_multicast(void*, const M&, Barrier*, Nowhere*, Coords...) = delete;
 
 // Load the tile at these coordinates into L2, so that a later load() is faster. A thread cannot
-// wait for a prefetch. The innermost coordinate must be at a multiple of 16 bytes of its row, as
-// for load().
+// wait for a prefetch. The innermost coordinate times the size of an element must be a multiple of
+// 16 bytes, as for load().
 //   cp.async.bulk.prefetch.tensor.{1..5}d.L2.global.tile | one thread | sm_90 | 0.4 | UTMAPF.L2
 //   e.g. prefetch_tile(map, column, row + 128);
 template <class M, class... Coords>
@@ -1272,8 +1276,8 @@ __device__ inline void prefetch_tile(const M& map, Coords... coords)
 }
 
 // Load pixels with an im2col map. Pass the coordinates (channel, w, [h, [d,]] image), and then the
-// OffsetsW, OffsetsWH or OffsetsWHD of the filter tap. The channel must be at a multiple of 16
-// bytes of its pixel, like the innermost coordinate of load().
+// OffsetsW, OffsetsWH or OffsetsWHD of the filter tap. The channel times the size of an element
+// must be a multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col | one thread | sm_90 | 0.2 | UTMALDG.IM2COL
 //   e.g. load_im2col(tile, map, &full, c, w, h, n, OffsetsWH{tap_w, tap_h});
 template <class M, class... Coords>
@@ -1284,7 +1288,7 @@ __device__ inline void load_im2col(void* smem, const M& map, Barrier* barrier, C
 }
 
 // Load as load_im2col() does, but into every block of the cluster whose bit in block_mask is set.
-// The channel must be at a multiple of 16 bytes.
+// The channel times the size of an element must be a multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col ... .multicast::cluster | one thread | sm_90a (slow on sm_90, 12x) | 0.2 | UTMALDG.IM2COL.MULTICAST
 //   e.g. load_im2col_multicast(tile, map, &full, 0b11, c, w, n, OffsetsW{tap});
 template <class M, class... Coords>
@@ -1309,8 +1313,8 @@ __device__ inline void indexed_from_start(const void*, const Map&) {}
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 1000
 
-// Load four rows with a 2D map whose box is one row. The column must be at a multiple of 16 bytes
-// of its row, like the innermost coordinate of load().
+// Load four rows with a 2D map whose box is one row. The column times the size of an element must
+// be a multiple of 16 bytes.
 //   cp.async.bulk.tensor.2d ... .tile::gather4 | one thread | sm_100 | 0.2 | UTMALDG.GATHER4
 //   e.g. load_gather4(rows, map, &full, column, r0, r1, r2, r3);
 template <class M>
@@ -1327,7 +1331,8 @@ __device__ inline void load_gather4(void* smem, const M& map, Barrier* barrier, 
 }
 
 // Load pixels with an im2col-wide map of mode w. Unlike the pixels of load_im2col(), these pixels
-// follow each other only along W. The channel must be at a multiple of 16 bytes.
+// follow each other only along W. The channel times the size of an element must be a multiple of 16
+// bytes.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col::w | one thread | sm_100 | 0.4 | UTMALDG.W
 //   e.g. load_im2col_w(tile, map, &full, c, w, h, n, HaloW{halo, tap_w});
 template <class M, class... Coords>
@@ -1360,7 +1365,7 @@ __device__ inline unsigned pair_barrier(const Barrier* barrier)
 }  // namespace detail
 
 // Load as load_gather4() does, but into every block of the cluster whose bit in block_mask is set.
-// The column must be at a multiple of 16 bytes of its row.
+// The column times the size of an element must be a multiple of 16 bytes.
 //   cp.async.bulk.tensor.2d ... .tile::gather4 ... .multicast::cluster | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.GATHER4.MULTICAST
 //   e.g. load_gather4_multicast(rows, map, &full, 0b11, column, r0, r1, r2, r3);
 template <class M>
@@ -1381,8 +1386,8 @@ __device__ inline void load_gather4_multicast(void* smem, const M& map, Barrier*
 template <class M, class... Rows>
 TMA_DLPACK_NOWHERE void load_gather4_multicast(void*, const M&, Barrier*, Nowhere*, Coordinate, Rows...) = delete;
 
-// Load as load_im2col_w() does, but with a map of mode w128. The channel must be at a multiple of
-// 16 bytes.
+// Load as load_im2col_w() does, but with a map of mode w128. The channel times the size of an
+// element must be a multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col::w::128 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.W128
 //   e.g. load_im2col_w128(tile, map, &full, c, w, h, n, HaloW{halo, tap_w});
 template <class M, class... Coords>
@@ -1394,7 +1399,7 @@ __device__ inline void load_im2col_w128(void* smem, const M& map, Barrier* barri
 
 // Load a tile for a pair of blocks that share one tcgen05.mma. The tile is written to this block's
 // shared memory. The barrier in the pair's block of even rank counts the bytes. The innermost
-// coordinate must be at a multiple of 16 bytes of its row, as for load().
+// coordinate times the size of an element must be a multiple of 16 bytes, as for load().
 //   cp.async.bulk.tensor.{1..5}d ... .cta_group::2 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.2CTA
 //   e.g. load_cta_group2(tile, map, &full, column, row);
 template <class M, class... Coords>
@@ -1406,7 +1411,7 @@ __device__ inline void load_cta_group2(void* smem, const M& map, Barrier* barrie
 
 // Load as load_cta_group2() does, but into every block of the cluster whose bit in block_mask is
 // set. In each pair, the barrier in the block of even rank counts the bytes of both blocks. The
-// innermost coordinate must be at a multiple of 16 bytes of its row.
+// innermost coordinate times the size of an element must be a multiple of 16 bytes, as for load().
 //   cp.async.bulk.tensor.{1..5}d ... .multicast::cluster.cta_group::2 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.MULTICAST.2CTA
 //   e.g. load_multicast_cta_group2(tile, map, &full, 0b1111, column, row);
 template <class M, class... Coords>
@@ -1421,7 +1426,7 @@ template <class M, class... Coords>
 TMA_DLPACK_NOWHERE void load_multicast_cta_group2(void*, const M&, Barrier*, Nowhere*, Coords...) = delete;
 
 // Store four rows with a 2D map whose box is one row. One thread calls store_scatter4(), then
-// store_commit(). The column must be at a multiple of 16 bytes of its row.
+// store_commit(). The column times the size of an element must be a multiple of 16 bytes.
 //   cp.async.bulk.tensor.2d ... .tile::scatter4 | one thread | sm_100a, 100f, 103a, 110a | 0.2 | UTMASTG.SCATTER4
 //   e.g. store_scatter4(map, rows, column, r0, r1, r2, r3);
 template <class M>
@@ -1449,8 +1454,8 @@ TMA_DLPACK_LACKS_VERB(store_scatter4, TMA_DLPACK_NEEDS_PAIRS)
                                 TMA_DLPACK_CUDA >= 1304)
 
 // Load a tile as if the map's tensor began at `global_address`, so that one map serves many tensors
-// of the same shape. The innermost coordinate must be at a multiple of 16 bytes of its row. This
-// verb needs a Rubin GPU, and CUDA 13.4 or later.
+// of the same shape. The innermost coordinate times the size of an element must be a multiple of 16
+// bytes, as for load(). This verb needs a Rubin GPU, and CUDA 13.4 or later.
 //   cp.async.bulk.tensor.{1..5}d ... .override::global_address | one thread | sm_107a, 107f | 0.4 | UTMALDG
 //   e.g. load_from(tile, map, weights[expert], &full, column, row);
 template <class M, class... Coords>
@@ -1467,8 +1472,8 @@ TMA_DLPACK_LACKS_VERB(load_from, TMA_DLPACK_NEEDS_SM107)
 // ---- stores and reductions ----
 
 // Store the tile in shared memory to these coordinates, which must not be negative. One thread
-// calls store(), then store_commit(). The innermost coordinate must be at a multiple of 16 bytes of
-// its row, as for load().
+// calls store(), then store_commit(). The innermost coordinate times the size of an element must be
+// a multiple of 16 bytes, as for load().
 //   cp.async.bulk.tensor.{1..5}d.global.shared::cta.tile | one thread | sm_90 | 0.2 | UTMASTG
 //   e.g. fence_async(); __syncthreads(); if (first) store(map, tile, column, row), store_commit();
 template <class M, class... Coords>
@@ -1478,7 +1483,8 @@ __device__ inline void store(const M& map, const void* smem, Coords... coords)
 }
 
 // Store pixels with an im2col map whose corners are inside the tensor. Pass the coordinates
-// (channel, w, [h, [d,]] image). The channel must be at a multiple of 16 bytes.
+// (channel, w, [h, [d,]] image). The channel times the size of an element must be a multiple of 16
+// bytes.
 //   cp.async.bulk.tensor.{3..5}d.global.shared::cta.im2col_no_offs | one thread | sm_90 | 0.2 | UTMASTG.IM2COL
 //   e.g. store_im2col(map, tile, c, w, h, n);
 template <class M, class... Coords>
@@ -1487,10 +1493,10 @@ __device__ inline void store_im2col(const M& map, const void* smem, Coords... co
   detail::store<detail::Mode::store_im2col>(map, smem, coords...);
 }
 
-// Combine the tile in shared memory with the values in global memory. For example,
-// reduce<Reduction::add>(map, smem, c0, c1) adds the tile to these values. One thread calls
-// reduce(), then store_commit(). The innermost coordinate must be at a multiple of 16 bytes of its
-// row, as for load(). The PTX ISA lists the types for each operation under
+// Combine the tile in shared memory with the values at these coordinates in global memory. For
+// example, reduce<Reduction::add>(map, smem, c0, c1) adds the tile to these values. One thread
+// calls reduce(), then store_commit(). The innermost coordinate times the size of an element must
+// be a multiple of 16 bytes, as for load(). The PTX ISA lists the types for each operation under
 // cp.reduce.async.bulk.tensor.
 //   cp.reduce.async.bulk.tensor.{1..5}d.global.shared::cta.tile | one thread | sm_90 | 0.2 | UTMAREDG
 //   e.g. reduce<Reduction::add>(map, tile, column, row);
@@ -1501,7 +1507,7 @@ __device__ inline void reduce(const M& map, const void* smem, Coords... coords)
 }
 
 // Combine pixels as reduce() does, but with an im2col map whose corners are inside the tensor. The
-// channel must be at a multiple of 16 bytes.
+// channel times the size of an element must be a multiple of 16 bytes.
 //   cp.reduce.async.bulk.tensor.{3..5}d.global.shared::cta.im2col_no_offs | one thread | sm_90 | 0.2 | UTMAREDG.IM2COL
 //   e.g. reduce_im2col<Reduction::add>(map, tile, c, w, h, n);
 template <Reduction op, class M, class... Coords>
@@ -1535,9 +1541,9 @@ __device__ inline void load_bulk(void* smem, const void* global, unsigned bytes,
                : "memory");
 }
 
-// Load as load_bulk() does, but into every block of the cluster whose bit in block_mask is set. The
-// destination has the same shared-memory offset in every block, and so has the barrier. Each
-// block's barrier counts the bytes that are written to this block.
+// Load as load_bulk() does, but into every block of the cluster whose bit in block_mask is set. In
+// every block, the destination and the barrier have the same shared-memory offsets as in this
+// block. The barrier of each block counts the bytes that are written to that block.
 //   cp.async.bulk.shared::cluster.global ... .multicast::cluster | one thread | sm_90a (slow on sm_90, 12x) | 0.4 | UBLKCP.MULTICAST
 //   e.g. load_bulk_multicast(smem, x, bytes, &full, 0b11);
 __device__ inline void load_bulk_multicast(void* smem, const void* global, unsigned bytes,
@@ -1630,7 +1636,8 @@ template <> inline constexpr Number number_of<double> = Number::f64;
                    : "memory");                                                                    \
   }
 
-// Source: PTX ISA, cp.reduce.async.bulk. PTX has no add of s64, but add of u64 gives the same bits.
+// Source: PTX ISA, cp.reduce.async.bulk. PTX has no add of s64, but add of u64 computes the same
+// bits.
 template <Reduction op, Number number, bool hint>
 __device__ inline void reduce_bulk(unsigned long long global, unsigned smem, unsigned bytes,
                                    CachePolicy policy)
@@ -1705,7 +1712,7 @@ __device__ inline void reduce_bulk(Element* global, const void* smem, unsigned b
 
 // ---- groups of stores ----
 
-// Put this thread's stores since the last commit into a group.
+// Put the stores that this thread issued after its last commit into a group.
 //   cp.async.bulk.commit_group | the thread that stored | sm_90 | 0.4 | UTMACMDFLUSH
 //   e.g. store_commit();
 __device__ inline void store_commit()
@@ -1713,8 +1720,8 @@ __device__ inline void store_commit()
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Wait until at most the last `pending` groups of this thread still read shared memory. The shared
-// memory of the earlier groups may then be written again.
+// Wait until all groups of this thread, except the last `pending` groups, have read their shared
+// memory. This memory may then be written again.
 //   cp.async.bulk.wait_group.read | the thread that stored | sm_90 | 0.4 | DEPBAR
 //   e.g. store_wait_read<1>();
 template <int pending = 0>
@@ -1724,8 +1731,8 @@ __device__ inline void store_wait_read()
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 
-// Wait until at most the last `pending` groups of this thread are not complete. The earlier groups
-// have then written global memory.
+// Wait until all groups of this thread, except the last `pending` groups, are complete. Complete
+// groups have written their bytes to global memory.
 //   cp.async.bulk.wait_group | the thread that stored | sm_90 | 0.4 | DEPBAR, CCTL.IVALL
 //   e.g. store_wait();
 template <int pending = 0>
@@ -1759,10 +1766,10 @@ template <int pending = 0>
 //   publish(global, &shared);                             // this warp
 //   if (threadIdx.x == 0) fence_acquire(global), load(tile, *global, ...);
 //
-// If another block may still copy with the map at this place in global memory, publish the new map
-// to another place.
+// If another block may use the old map in global memory for further copies, publish the new map at
+// another address.
 
-// Copy a changed map from shared memory to its place in global memory. A thread that then calls
+// Copy a changed map from shared memory to global memory. A thread that then calls
 // fence_acquire(global) sees the new map. All threads of a converged warp call publish(). A thread
 // of this warp must have changed the map, and must have issued the stores with the old map, because
 // publish() first waits until these stores have read the old map and their tiles. If only a part of
@@ -1791,9 +1798,10 @@ __device__ inline void fence_release()
 }
 
 // Each of these verbs changes one field of a tiled map in shared or global memory. One thread calls
-// the verbs, and then publish() or fence_release(). Before this call, a copy may find the old map,
-// or only a part of the changes. The fields are the fields of PTX's tensormap.replace. Dimension 0
-// is the innermost. Values are not checked. The verbs need a target with the suffix a or f.
+// the verbs, and then publish() or fence_release(). Before publish() or fence_release(), a copy may
+// use the old map, or only a part of the changes. The fields are the fields of PTX's
+// tensormap.replace. Dimension 0 is the innermost. Values are not checked. The verbs need a target
+// with the suffix a or f.
 #if TMA_DLPACK_HAS_SUFFIX
 #define TMA_DLPACK_REPLACES
 #define TMA_DLPACK_HAS_REPLACE(...) __VA_ARGS__
@@ -1823,7 +1831,7 @@ __device__ inline void fence_release()
     TMA_DLPACK_REPLACE(#FIELD, "b32", "%1", "n"(static_cast<unsigned>(value)));                     \
   })
 
-// Replace the address of the tensor. It must be a multiple of 16 bytes.
+// Replace the address of the tensor. The address must be a multiple of 16.
 //   tensormap.replace.tile.global_address | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_global_address(&map, x);
 TMA_DLPACK_REPLACES __device__ inline void replace_global_address(Map* map, const void* address)
@@ -1845,8 +1853,8 @@ TMA_DLPACK_HAS_REPLACE({
 //   e.g. replace_global_dim<1>(&map, rows);
 TMA_DLPACK_REPLACE_IN_DIMENSION(global_dim, 5, unsigned, "b32", "r")
 
-// Replace a stride, in bytes. It must be a multiple of 16. replace_global_stride<0>(map, bytes)
-// replaces the stride of dimension 1, because dimension 0 has no stride.
+// Replace a stride, in bytes. The stride must be a multiple of 16. replace_global_stride<0>(map,
+// bytes) replaces the stride of dimension 1, because dimension 0 has no stride.
 //   tensormap.replace.tile.global_stride | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_global_stride<0>(&map, row_bytes);
 TMA_DLPACK_REPLACE_IN_DIMENSION(global_stride, 4, unsigned long long, "b64", "l")
@@ -1912,8 +1920,7 @@ struct PipelineState
   __host__ __device__ constexpr unsigned stage() const { return at; }
   __host__ __device__ constexpr unsigned phase() const { return parity; }
 
-  // Go to the next stage. With an argument, go `steps` stages ahead, if other threads use the
-  // stages in between.
+  // Go to the next stage. If other threads use the stages in between, go `steps` stages ahead.
   __host__ __device__ constexpr void advance()
   {
     if (++at == stages) at = 0, parity ^= 1;

@@ -21,7 +21,8 @@
 #define TMA_DLPACK_CHECK_SECONDS 2.0
 #endif
 
-// The number of barriers that a block can count. Further barriers are not checked.
+// The maximum number of barriers whose arrivals and bytes are counted in a block. Further barriers
+// are not checked.
 #ifndef TMA_DLPACK_CHECK_BARRIERS
 #define TMA_DLPACK_CHECK_BARRIERS 20
 #endif
@@ -75,8 +76,8 @@ TMA_DLPACK_IS(parameter, "param")
 
 // ---- the line ----
 
-// A verb's map or barrier, and the file and line of the call. The argument is converted at the call, so the
-// default arguments of the constructor have the call's file and line.
+// A verb's map or barrier, and the file and line of the call. The argument of the verb is converted
+// at the call, so the default arguments of this constructor have the file and line of the call.
 template <class T>
 struct At
 {
@@ -143,8 +144,8 @@ __device__ inline void wait_unless_first()
     for (;;) __nanosleep(1000000);
 }
 
-// AT is the argument that has the file and the line. FOUND and LIMIT are formats of printf, and
-// their values are the last arguments.
+// AT is the argument that has the file and the line. FOUND and LIMIT are formats of printf, and the
+// last arguments are the values for these formats.
 #define TMA_DLPACK_REQUIRE(HOLDS, AT, VERB, FOUND, LIMIT, ...)                                      \
   do                                                                                                \
     if (!(HOLDS))                                                                                   \
@@ -159,15 +160,15 @@ __device__ inline void wait_unless_first()
 
 // ---- a map's bytes ----
 
-// The positions of the fields in the 128 bytes, as numbers of bits. They are from the package's
-// table FIELDS. For dimension i, add i times the step.
+// The first bit of each field in the 128 bytes, from the package's table FIELDS. For dimension i,
+// add i times the step of the field.
 constexpr unsigned IM2COL = 64, RANK = 68, ELEMENT_TYPE = 71, INTERLEAVE = 75, SWIZZLE = 77;
 constexpr unsigned SWIZZLE_ATOMICITY = 83;
 constexpr unsigned GLOBAL_DIM = 256, GLOBAL_DIM_STEP = 32, ELEMENT_STRIDE = 416;
 constexpr unsigned ELEMENT_STRIDE_STEP = 3, BOX_DIM = 440, BOX_DIM_STEP = 8;
 constexpr unsigned CHANNELS = 440, PIXELS = 480, LOWER_CORNER = 448, UPPER_CORNER = 464;
 
-// The bytes of each element type, as hexadecimal digits. The last digit is for PTX's type 0. The
+// The bytes of each element type, as hexadecimal digits. The lowest digit is for PTX's type 0. The
 // packed types of sm_100 and later have the digit 0, so the bytes of their boxes are not counted.
 constexpr Word ELEMENT_BYTES = 0x28442884421;
 
@@ -202,7 +203,7 @@ struct Decoded
     swizzle = field(SWIZZLE, 2);
   }
 
-  __device__ unsigned dim(unsigned i) const  // the extent minus 1
+  __device__ unsigned dim(unsigned i) const  // extent of dimension i, minus 1
   {
     return field(GLOBAL_DIM + i * GLOBAL_DIM_STEP, 32);
   }
@@ -283,8 +284,8 @@ __device__ inline unsigned cluster_blocks()
   return blocks;
 }
 
-// Return a number for the cluster and the launch. Counts that an earlier block left in shared
-// memory have another number.
+// Return a number that identifies this cluster and this launch. Counts that an earlier block left
+// in shared memory have another number.
 __device__ inline Word cluster_number()
 {
   Word grid;
@@ -308,11 +309,11 @@ struct Counts
 {
   Word key;            // the cluster's number, and the barrier's offset
   unsigned arrivals;   // number of arrivals in a phase
-  unsigned arrived;    // number of arrivals so far
+  unsigned arrived;    // number of arrivals in all phases
   unsigned expected[2], issued[2];    // bytes that the barrier expects, bytes of the issued loads
   unsigned settled[2];                // bytes of the phases for which a thread has waited
-  unsigned waited;                    // a phase, and the first thread that waited for it, plus 1
-  unsigned unknown;                   // 1 if bytes of an unknown phase may have arrived
+  unsigned waited;                    // (last phase waited for, plus 1) << 11, and its first thread
+  unsigned unknown;                   // 1 if the bytes or the phase of a load are not known
 };
 
 struct Table
@@ -395,7 +396,7 @@ __device__ inline unsigned phase_of(const Counts& counts, Barrier* barrier)
   return phase % 2 == parity || phase == 0 ? phase : phase - 1;
 }
 
-// Return a pointer to the same offset in another block of the cluster.
+// Return a pointer into another block of the cluster, with the same shared-memory offset as `here`.
 template <class T>
 __device__ inline T* in_block(T* here, unsigned block)
 {
@@ -404,7 +405,7 @@ __device__ inline T* in_block(T* here, unsigned block)
   return reinterpret_cast<T*>(there);
 }
 
-// Return the counts of another block for the barrier at this offset, or null.
+// Return the counts of the barrier at the offset `barrier` in another block, or null.
 TMA_DLPACK_CALLED Counts* find_in_block(unsigned barrier, unsigned block)
 {
   const Word key = key_of(barrier);
@@ -600,7 +601,8 @@ TMA_DLPACK_CALLED void count_multicast(BarrierAt at, const char* verb, BlockMask
   }
 }
 
-// Count the bytes that a barrier expects. Returns the barrier's counts and its current phase.
+// Count the bytes that a barrier expects. Returns the barrier's counts, and stores the number of
+// the barrier's current phase in `phase`.
 TMA_DLPACK_CALLED Counts* count_expected(BarrierAt at, const char* verb, unsigned tx_bytes,
                                          unsigned& phase)
 {
@@ -645,8 +647,8 @@ __device__ inline unsigned this_thread()
   return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x + 1;
 }
 
-// Check a wait before it begins. A wait for the previous phase, which has ended, is a mistake if
-// the barrier already expects bytes in the current phase.
+// Check a wait before it begins. The phase before the current phase has ended. A wait for it is a
+// mistake if the barrier already expects bytes in the current phase.
 TMA_DLPACK_CALLED Counts* check_wait(BarrierAt at, const char* verb, unsigned parity)
 {
   Counts* const counts = check_barrier(at, verb);
@@ -654,7 +656,7 @@ TMA_DLPACK_CALLED Counts* check_wait(BarrierAt at, const char* verb, unsigned pa
   if (counts == nullptr) return nullptr;
   const unsigned phase = phase_of(*counts, at.it);
   const bool is_armed = now(counts->expected[phase % 2]) != now(counts->settled[phase % 2]);
-  const unsigned before = phase << 11 | this_thread();  // the previous phase, counted from 1
+  const unsigned before = phase << 11 | this_thread();  // for the previous phase, as in `waited`
   TMA_DLPACK_REQUIRE(phase % 2 == parity || !is_armed ||
                        (phase != 0 && now(counts->waited) != before),
                      at, verb, "the parity is %u, and the barrier at shared address 0x%x is in phase %u",
@@ -668,7 +670,7 @@ TMA_DLPACK_CALLED void check_end(Counts* counts, BarrierAt at, const char* verb,
 {
   if (counts == nullptr || now(counts->unknown)) return;
   const unsigned issued = now(counts->issued[parity]), expected = now(counts->expected[parity]);
-  const unsigned settled = atomicAdd(&counts->settled[parity], 0u);  // other threads also write it
+  const unsigned settled = atomicAdd(&counts->settled[parity], 0u);  // other threads write it too
   TMA_DLPACK_REQUIRE(static_cast<int>(issued - expected) <= 0, at, verb,
                      "the wait ended with %u bytes expected, and loads of %u bytes were issued on the "
                      "barrier at shared address 0x%x",
@@ -725,8 +727,8 @@ TMA_DLPACK_CALLED void check_pattern(MapAt at, unsigned address)
 {
   check_place(at, "indexed_from_start");
   const Decoded map(at.it);
-  // The atomicity of sm_100 and later is 0 for atoms of 16 bytes, 1 and 2 for atoms of 32 bytes,
-  // and 3 for atoms of 64 bytes.
+  // On sm_100 and later, the field SWIZZLE_ATOMICITY is 0 for atoms of 16 bytes, 1 and 2 for atoms
+  // of 32 bytes, and 3 for atoms of 64 bytes.
   const unsigned atoms = (map.field(SWIZZLE_ATOMICITY, 2) + 1) / 2;
   const unsigned repeat = map.swizzle == 0 ? 16 : 128u << map.swizzle >> atoms;
   TMA_DLPACK_REQUIRE(address % repeat == 0, at, "indexed_from_start",
@@ -1016,8 +1018,8 @@ __device__ inline void store_scatter4(detail::MapAt map, const void* smem, Coord
 }
 
 // These verbs check the address of the tile, the rank and the barrier, but do not count the bytes.
-// Loads with a map of mode w or w128 have another order of pixels and an additional halo. The bytes
-// of a pair of blocks arrive at the barrier of another block.
+// Loads with a map of mode w or w128 have another order of pixels and an additional halo. In a pair
+// of blocks, the bytes of a load may arrive at the barrier of the other block.
 #define TMA_DLPACK_CHECKED_PLACES(VERB)                                                              \
   template <class... Given>                                                                          \
   __device__ inline void VERB(void* smem, detail::MapAt map, detail::BarrierAt barrier,              \
@@ -1198,7 +1200,7 @@ using unchecked::tcgen05_mma;
 using unchecked::tcgen05_store;
 #endif
 
-// A PipelineState that records whether the kernel has read its stage or phase since the last
+// A PipelineState that records whether the kernel has read its stage or phase after the last
 // advance().
 template <unsigned stages>
 class PipelineState
@@ -1254,8 +1256,8 @@ __device__ inline void publish(detail::ChangedMapAt global, const Map* shared)
   unchecked::publish(global.it, shared);
 }
 
-// TEMPLATE is the template parameter, which is the dimension or the value of a field. ARGUMENT
-// passes it on.
+// TEMPLATE is the template parameter, which is the dimension or the value of a field. ARGUMENT is
+// the template argument of the unchecked verb.
 #define TMA_DLPACK_CHECKED(FIELD, TEMPLATE, ARGUMENT)                                     \
   template <TEMPLATE class... Operand>                                                    \
   __device__ inline void replace_##FIELD(detail::ChangedMapAt map, Operand... operand)    \

@@ -152,9 +152,9 @@ static inline int tma_dlpack_current_gpu(TmaDlpackDriver *driver) {
   return -1;
 }
 
-/* Return the ordinal of the GPU whose memory has a tensor, or -1 for memory that is not on a GPU.
- * Producers export managed memory as memory of GPU 0. So for managed memory, the result is from the
- * driver, which returns the GPU whose context allocated the memory. */
+/* Return the ordinal of the GPU whose memory contains a tensor, or -1 for memory that is not on a
+ * GPU. Producers export managed memory as memory of GPU 0. Therefore the ordinal for managed memory
+ * comes from the driver, which returns the GPU whose context allocated the memory. */
 static inline int tma_dlpack_ordinal(const TmaDlpackTensor *tensor) {
   int ordinal = -1;
   TmaDlpackDriver *driver = tma_dlpack_driver();
@@ -199,10 +199,10 @@ static inline int tma_dlpack_driver_call(const TmaDlpackDriver *driver, const Tm
                                     oob_fill);
 }
 
-/* Clear bit 85 of a map, the allocation class LARGE, as libcu++ does. On compute capability 10.0
- * and later, drivers before 13.2 also set this bit for small allocations. libcu++ clears the bit in
- * tiled maps. If the rank is 1, libcu++ clears the bit only if the tensor has less than 128 KiB.
- * Source: release notes of driver 595.71.05. */
+/* Clear bit 85 of a map, as libcu++ does. The bit is the allocation class LARGE. On compute
+ * capability 10.0 and later, drivers before 13.2 also set this bit for small allocations. libcu++
+ * clears the bit in tiled maps. If the rank is 1, libcu++ clears the bit only if the tensor has
+ * less than 128 KiB. Source: release notes of driver 595.71.05. */
 static inline void tma_dlpack_mend(const TmaDlpackDriver *driver, const TmaDlpackGpu *gpu,
                                    const TmaDlpackDescribed *a, unsigned char *map) {
   if (gpu->target.major < 10 || driver->version >= TMA_DLPACK_BIT_85_MENDED_IN ||

@@ -63,8 +63,8 @@ typedef struct {
   uint16_t lanes;
 } TmaDlpackDataType;
 
-/* DLTensor. `strides` are in elements. They may be NULL for a row-major tensor, if the producer is
- * of a DLPack before 1.2. */
+/* DLTensor. `strides` are in elements. They may be NULL for a row-major tensor, if the producer
+ * uses DLPack before version 1.2. */
 typedef struct {
   void *data;
   TmaDlpackDevice device;
@@ -104,7 +104,7 @@ TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManagedVersioned, deleter) == 16, "dl
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManagedVersioned, flags) == 24, "dlpack.h 1.3");
 TMA_DLPACK_STATIC_ASSERT(offsetof(TmaDlpackManagedVersioned, tensor) == 32, "dlpack.h 1.3");
 #endif
-#ifdef DLPACK_MAJOR_VERSION /* dlpack.h was included before, so a DLTensor may be cast to ours */
+#ifdef DLPACK_MAJOR_VERSION /* dlpack.h was included, so callers may cast a DLTensor */
 TMA_DLPACK_STATIC_ASSERT(sizeof(DLTensor) == sizeof(TmaDlpackTensor), "dlpack.h");
 TMA_DLPACK_STATIC_ASSERT(offsetof(DLTensor, shape) == offsetof(TmaDlpackTensor, shape), "dlpack.h");
 TMA_DLPACK_STATIC_ASSERT(offsetof(DLTensor, byte_offset) == offsetof(TmaDlpackTensor, byte_offset),
@@ -131,8 +131,8 @@ static inline int tma_dlpack_rules_of(int kind, int driver_rules, const TmaDlpac
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
-/* Numbers with a larger absolute value are cut to this number. It is beyond every limit, and the
- * sum of two such numbers does not overflow. */
+/* Numbers with a larger absolute value are cut to this number. This number is larger than every
+ * limit, and the sum of two such numbers does not overflow. */
 #define TMA_DLPACK_HUGE (INT64_C(1) << 60)
 
 static inline int64_t tma_dlpack_cut(int64_t n) {
@@ -176,7 +176,7 @@ static inline void tma_dlpack_row_major(TmaDlpackLayout *layout) {
 
 /* Replace the stride of each dimension of extent 1, because no access uses this stride. The new
  * stride is the stride of a row-major tensor, rounded up to a multiple of `align_bytes`. If the
- * rounded stride is 2^40 bytes or more, the new stride is 0. The Python function is
+ * rounded stride is 2^40 bytes or more, the new stride is 0. The same function in Python is
  * `canonical_strides` in dlpack/layout.py. */
 static inline void tma_dlpack_canonical(TmaDlpackLayout *layout, int64_t element_bits,
                                         int64_t align_bytes) {
@@ -230,8 +230,8 @@ static inline const char *tma_dlpack_own_layout(const TmaDlpackTensor *tensor, i
   return NULL;
 }
 
-/* Describe a tensor by one dimension. This is for a tensor with more dimensions than a map may
- * have, if the option `shape` gives it another shape. The tensor must be row-major without gaps,
+/* Describe a tensor by one dimension. This function is for a tensor that has more dimensions than a
+ * map may have, in a call with the option `shape`. The tensor must be row-major without gaps,
  * unless the call has the option `strides`. Returns NULL, or the reason why the layout cannot be
  * used. */
 static inline const char *tma_dlpack_flat_layout(const TmaDlpackTensor *tensor,
@@ -256,8 +256,8 @@ static inline const char *tma_dlpack_flat_layout(const TmaDlpackTensor *tensor,
 }
 
 /* Describe the tensor's memory by the options `shape` and `strides`. If `strides` is omitted, the
- * strides are the tensor's strides or the strides of a row-major tensor. If both are possible, they
- * must be equal. Returns NULL, or the reason why the options cannot be used. */
+ * tensor's strides or the strides of a row-major tensor are used. If both kinds of strides are
+ * possible, they must be equal. Returns NULL, or the reason why the options cannot be used. */
 static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options, int64_t element_bits,
                                                 TmaDlpackLayout *layout) {
   TmaDlpackLayout own = *layout;
@@ -291,9 +291,10 @@ static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options,
 
 /* ---- describe: everything ------------------------------------------------------------------------ */
 
-/* Return the data type of a tensor's map, or -1 if maps have no such type. It is the tensor's own
- * type, or `asked_type` if the elements have the same size. Integers of 8 bits may also contain a
- * packed type, and elements of 4 bits may contain a packed type of 4 bits. */
+/* Return the data type of a tensor's map, or -1 if maps have no such type. The result is the type
+ * of the tensor's elements, or `asked_type` if elements of this type have the same size. Integers
+ * of 8 bits may also contain a packed type, and elements of 4 bits may contain a packed type of 4
+ * bits. */
 static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) {
   int own = tma_dlpack_own_type(dtype.code, dtype.bits, dtype.lanes);
   if (asked_type == TMA_DLPACK_OWN_TYPE) return own;
@@ -411,7 +412,7 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
                              : tma_dlpack_own_layout(tensor, bits, &layout);
   if (flaw == NULL && (o->shape_count != TMA_DLPACK_NOT_GIVEN || o->stride_count != TMA_DLPACK_NOT_GIVEN))
     flaw = tma_dlpack_as_strided(o, bits, &layout);
-  /* LIKELY is needed, because compilers assume that a pointer is not NULL. */
+  /* LIKELY is needed, because compilers predict that a pointer is not NULL. */
   if (!TMA_DLPACK_LIKELY(flaw == NULL)) return flaw;
   if (start < tensor->byte_offset || start >> 62 != 0) return "the address is out of range";
   if (o->offset != 0 && (o->offset > TMA_DLPACK_HUGE / bits || o->offset < -TMA_DLPACK_HUGE / bits ||
@@ -438,7 +439,7 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
     tma_dlpack_canonical(&layout, bits, 32);
   c->inner_stride = layout.rank > 0 ? layout.strides[layout.rank - 1] : 1;
   c->row_bits = layout.rank > 0 ? tma_dlpack_product(layout.shape[layout.rank - 1], bits) : 0;
-  c->global_dim[0] = 0; /* for rank 0; other entries past the rank are not written */
+  c->global_dim[0] = 0; /* needed for rank 0; later entries past the rank are not written */
   for (int d = 0, i = layout.rank - 1; i >= 0; ++d, --i) {
     c->global_dim[d] = layout.shape[i];
     if (d > 0) c->stride_bits[d - 1] = tma_dlpack_product(layout.strides[i], bits);
@@ -532,8 +533,8 @@ static inline void tma_dlpack_put_word(unsigned char *map, int bit, uint32_t wor
   memcpy(map + bit / 8, &word, sizeof word);
 }
 
-/* Write the strides, in units of 16 bytes, and the extents. The upper bits of all strides, from bit
- * 32 on, share a word. */
+/* Write the strides, in units of 16 bytes, and the extents. All bits of the strides above bit 31
+ * share one word. */
 static inline void tma_dlpack_put_layout(unsigned char *map, const TmaDlpackDescribed *c) {
   uint32_t upper_bits = 0;
   for (int d = 0; d < c->rank - 1; ++d) {
@@ -566,8 +567,8 @@ static inline void tma_dlpack_put_tile(unsigned char *map, const TmaDlpackDescri
   tma_dlpack_put_word(map, TMA_DLPACK_BIT_PIXEL_BOX_LOWER_CORNER, rest);
 }
 
-/* Set the 128 bytes to zero, half by half, because the compiler then generates four instructions
- * for each half. */
+/* Set the 128 bytes to zero in two halves. The compiler then generates four instructions for each
+ * half. */
 static inline void tma_dlpack_clear(unsigned char *map) {
   memset(map, 0, TMA_DLPACK_MAP_BYTES / 2);
   memset(map + TMA_DLPACK_MAP_BYTES / 2, 0, TMA_DLPACK_MAP_BYTES / 2);

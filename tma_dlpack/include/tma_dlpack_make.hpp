@@ -11,8 +11,8 @@
 //
 // A refused call throws tma_dlpack::refused. The exception's message is one line, which has all
 // arguments with the driver's names, the other options, and the broken rules. try_make_... returns
-// this line instead. `python -m tma_dlpack explain` reads the line, and prints how to correct the
-// call.
+// this line instead of throwing. `python -m tma_dlpack explain` reads the line, and prints how to
+// correct the call.
 
 #ifndef TMA_DLPACK_MAKE_HPP
 #define TMA_DLPACK_MAKE_HPP
@@ -58,7 +58,7 @@ struct alignas(TMA_DLPACK_ALIGNMENT_BYTES) MadeMap
 struct TriedMap
 {
   MadeMap map;
-  std::string refusal;  // empty for a map
+  std::string refusal;  // empty if there is a map
   explicit operator bool() const { return refusal.empty(); }
 };
 
@@ -100,7 +100,7 @@ inline std::string as_call(const TmaDlpackDescribed& c, const TmaDlpackOptions& 
 {
   static const char* const functions[] = {"cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col",
                                           "cuTensorMapEncodeIm2colWide"};
-  const int rank = c.dims == 0 ? 0 : static_cast<int>(c.rank);  // after split_inner and ragged
+  const int rank = c.dims == 0 ? 0 : static_cast<int>(c.rank);  // includes split_inner, ragged
   const int spatial = static_cast<int>(c.spatial);
   std::int64_t strides[TMA_DLPACK_MAX_RANK - 1];
   for (int d = 0; d < rank - 1; ++d) strides[d] = c.stride_bits[d] / 8;
@@ -225,7 +225,7 @@ inline int put(const std::vector<std::int64_t>& values, std::int64_t* out, const
   return static_cast<int>(values.size());
 }
 
-// Return the bit of a rule if the rule may be allowed, else 0.
+// Return the bit of a rule if the option `allow` may contain this rule, else 0.
 inline std::uint64_t allowed(const std::string& id)
 {
   for (int rule = 0; rule < TMA_DLPACK_RULE_COUNT; ++rule)
@@ -372,7 +372,7 @@ inline constexpr bool is_torch<Tensor, std::void_t<decltype(std::declval<const T
   true;
 
 template <class Tensor, class = void>
-inline constexpr bool has_lazy_bits = false;  // torch::stable::Tensor lacks them
+inline constexpr bool has_lazy_bits = false;  // false for torch::stable::Tensor
 template <class Tensor>
 inline constexpr bool has_lazy_bits<Tensor, std::void_t<decltype(std::declval<const Tensor&>().is_neg()),
                                                         decltype(std::declval<const Tensor&>().is_conj())>> =
@@ -415,8 +415,9 @@ inline constexpr bool is_none = false;
 
 }  // namespace detail
 
-// Return the view of a tensor of any of these types. torch's lazily negated and conjugated tensors
-// are refused, because the values in their memory are not negated or conjugated.
+// Return the view of a tensor, whose type is in the list at the beginning of this file. torch's
+// lazily negated and conjugated tensors are refused, because the values in their memory are not
+// negated or conjugated.
 template <class Tensor>
 TensorView view_of(const Tensor& tensor)
 {

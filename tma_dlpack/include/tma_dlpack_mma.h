@@ -2,9 +2,9 @@
 // These verbs are wgmma on sm_90a, and tcgen05 on sm_100a and its family. tma_dlpack.h includes
 // this header. Do not include this header alone.
 //
-// The two lines under each verb have the form that tma_dlpack.h describes. wgmma(), tcgen05_mma()
-// and the verbs with a cta_group build their instruction with "C" operands of asm. nvcc and NVRTC
-// of CUDA 12.6 and later have these operands, and clang lacks them.
+// The last two lines of a verb's comment have the form that tma_dlpack.h describes. wgmma(),
+// tcgen05_mma() and the verbs with a cta_group build their instruction with "C" operands of asm.
+// nvcc and NVRTC of CUDA 12.6 and later have these operands, and clang lacks them.
 //
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and "TensorCore 5th
 // Generation Family Instructions". The verbs of tcgen05 were compiled, but not run on a GPU.
@@ -111,7 +111,7 @@ __device__ inline void wgmma_fence()
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-// Put all wgmma() calls since the last commit into a group.
+// Put all wgmma() calls after the last commit into a group.
 //   wgmma.commit_group | all 128 threads of a warpgroup | sm_90a | 0.2 | a bit of the last HGMMA
 //   e.g. wgmma_commit();
 __device__ inline void wgmma_commit()
@@ -119,8 +119,8 @@ __device__ inline void wgmma_commit()
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// Wait until at most the last `pending` groups are not complete. The accumulators of the earlier
-// groups may then be read, and their tiles may be written again.
+// Wait until all groups, except the last `pending` groups, are complete. The accumulators of
+// complete groups may be read, and their tiles may be written again.
 //   wgmma.wait_group | all 128 threads of a warpgroup | sm_90a | 0.2 | WARPGROUP.DEPBAR
 //   e.g. wgmma_wait<1>();
 template <int pending = 0>
@@ -135,7 +135,7 @@ __device__ inline void wgmma_wait()
 namespace detail
 {
 
-// The part of the instruction's name for the types of A and B.
+// The part of the instruction's name that has the types of A and B.
 template <MmaType a, MmaType b>
 struct WgmmaTypes;
 
@@ -155,9 +155,9 @@ TMA_DLPACK_TYPES(e5m2, e4m3, "k32.f32.e5m2.e4m3")
 TMA_DLPACK_TYPES(e5m2, e5m2, "k32.f32.e5m2.e5m2")
 #undef TMA_DLPACK_TYPES
 
-// The operands of the instruction for the majors. Only matrices of 16-bit elements in shared memory
-// have such an operand, because all other matrices are K-major. a_in_smem_is_mn is -1 for A in
-// registers.
+// The text of the instruction's operands for the majors of A and B. Only a matrix of 16-bit
+// elements in shared memory has such an operand, because all other matrices are K-major.
+// a_in_smem_is_mn is -1 for A in registers.
 template <bool is_16_bits, int a_in_smem_is_mn, bool b_is_mn>
 struct WgmmaMajors
 {

@@ -2,7 +2,7 @@
 
 To add a failure, add a block to failures.txt and a text to tests/golden/failures.json. The patterns
 of `places_of` recognise the driver's results. Every other failure is recognised by the patterns of
-its block. `where_notes` explains where projects print an encode's arguments.
+its block in failures.txt. `where_notes` explains where projects print an encode's arguments.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def _one_of(keys: Iterable[str]) -> str:
 
 
 _ABOUT = r"(?:CUDA|cuda|Triton Error|descriptor|[Tt]ensor ?[Mm]ap)[^\n]{0,120}?\b"
-#: The forms of a result: a code next to a word, or alone; a name; the driver's description.
+#: Forms in which a text shows a result: a code after a word, a code that is alone on its line, a
+#: name, or the driver's description.
 _PATTERNS: Final = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
@@ -104,7 +105,8 @@ _PATTERNS: Final = tuple(
 )
 # Maximum number of characters of a text that only names a failure.
 LONGEST_SYMPTOM = 200
-#: The forms of a result in such a short text: "got 719", "it dies with an illegal instruction".
+#: More forms of a result, for texts of at most `LONGEST_SYMPTOM` characters: "got 719", "it dies
+#: with an illegal instruction".
 _SHORT: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -118,7 +120,7 @@ _SHORT: Final = tuple(
 
 
 def places_of(text: str) -> dict[Result, int]:
-    """Return the driver's results that a text shows, each with its first place, in order."""
+    """Return the driver's results in a text, each with the index of its first mention, in order."""
     patterns = _PATTERNS + _SHORT * (len(text.strip()) <= LONGEST_SYMPTOM)
     matches = (match for pattern in patterns for match in pattern.finditer(text))
     # The keys of `_KNOWN` are phrases in lower case, and names in CUDA's spelling.
@@ -175,7 +177,7 @@ def result_notes(text: str, reports: Sequence[tma.Report]) -> list[str]:
 
 
 def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
-    """Return a note on mixed lines: what to do, and the meaning of error codes near them."""
+    """Return a note on what to do about mixed lines, and on error codes near these lines."""
     known = dict.fromkeys(map(_KNOWN.get, re.findall(r"(?<![\w.])\d{3}(?![\w.])", around)))
     found = [r for r in known if r and r.code in targets.STICKY and r.name not in text]
     return (
@@ -192,7 +194,8 @@ def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
 def where_notes(text: str, is_mixed: bool) -> list[str]:
     """Return a note on where a project prints the arguments that are missing in the text.
 
-    The note is about the first heading that matches. A mixed text has another note instead.
+    The note is from the first row of the table HEADINGS whose pattern matches. There is no note if
+    `is_mixed` is true, because `mixed_note` explains a mixed text.
     """
     headings = [
         (p, where) for pattern, p, where in _OF_RESULTS["HEADINGS"] if re.search(pattern, text)
@@ -209,14 +212,18 @@ def where_notes(text: str, is_mixed: bool) -> list[str]:
 ENCODE = "encode"
 # The `source` of failures that end a launch.
 _MEASURED = "measured, H200"
-# Characters before and after a failure that are searched for the name of its cause.
+# Number of characters before and after a failure that are searched for the name of its cause.
 _NEAR = 2_000
 _LONG = 1 << 15  # characters
 _LONGEST_EVIDENCE = 90  # characters
 
 
 class Cause(NamedTuple):
-    """A cause of a failure: the misuse, its check, a key of `_facts`, the pattern of its name."""
+    """A cause of a failure.
+
+    `check` describes how to find the misuse. `fact` is a key of `_facts`. `named` matches a text
+    that names this cause.
+    """
 
     misuse: str
     check: str
@@ -225,7 +232,10 @@ class Cause(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A block of failures.txt; any id in `replaced_by` makes this failure redundant."""
+    """A block of failures.txt.
+
+    The failure is dropped if a failure whose id is in `replaced_by` is also found.
+    """
 
     id: str
     words: str
@@ -283,7 +293,7 @@ _HANGS = re.compile(
     re.IGNORECASE,
 )
 _DOES_NOT = r"(?:not|nothing|no|never|without|\w+n't) (?:[\w']+ )?(?:hang|deadlock|stuck|freez)"
-# A pattern for a whole text of few words, such as "it hangs sometimes".
+# A pattern that must match the whole of a short text, such as "it hangs sometimes".
 _SHORT_HANG = re.compile(
     rf"(?:(?!{_DOES_NOT})[\w']+ ){{0,6}}"
     r"(?:hangs?|hung|hanging|deadlock(?:s|ed)?|stuck|freezes"
@@ -392,7 +402,7 @@ _NO_ERROR = (
 
 
 def _facts(read: PrintedArguments) -> dict[str, str]:
-    """Return facts about a map, by the keys of the causes in the table.
+    """Return facts about a map: `Cause.fact` -> a text that is added to the cause.
 
     A fact that begins with "ruled out" excludes the causes with its key.
     """

@@ -1,7 +1,8 @@
 """The printed arguments of an encode, and their check against the driver's rules.
 
-This module has no rules of its own: `check_driver_call` checks each driver call that is possible
-with the arguments. Rules that need an unknown argument are skipped.
+A printout may lack arguments, so several driver calls may be possible. `check_driver_call` checks
+each of these calls, because this module has no rules of its own. Rules that need an unknown
+argument are skipped.
 """
 
 from __future__ import annotations
@@ -47,10 +48,11 @@ def arguments_of(kind: MapKind) -> tuple[str, ...]:
 class PrintedArguments:
     """The arguments of one encode, as read from a printout by `explain`.
 
-    The attributes are named as in `TensorMap`. Arrays are innermost first, and strides are in bytes
-    for dimensions 1 to rank - 1, even if the printout uses another order or unit. An argument or a
-    list's entry is None if it is not printed or cannot be read with certainty. A number that is not
-    a member of its enum stays an int.
+    The attributes are named as in `TensorMap`. Arrays begin with the innermost dimension,
+    and `global_strides` has the strides of dimensions 1 to rank - 1 in bytes. If the printout uses
+    another order or unit, its values are converted. An argument or a list's entry is None if it is
+    not printed or cannot be read with certainty. A number that is not a member of its enum stays an
+    int.
 
     Attributes
     ----------
@@ -61,14 +63,14 @@ interleave, swizzle, l2_promotion, oob_fill
     pixel_box_lower_corner, pixel_box_upper_corner, channels_per_pixel, pixels_per_column
         For im2col maps; None for tiled maps.
     element_bytes : int or None
-        Bytes of one element, if the printout shows them.
+        Size of one element in bytes, if the printout shows this size.
     printed_by : str
         The project whose format the printout has; "" if the format is not known.
     lines : (int, int)
         The printout's first and last line in the text, counted from 1.
     implied : mapping
-        Arguments that the project always passes and does not print, according to its source code.
-        These arguments are checked too.
+        Arguments that the project in `printed_by` always passes and never prints, according to its
+        source code. These arguments are checked too.
     inferred : tuple of str
         Arguments that are not printed but follow from other arguments, such as the rank, which
         follows from the lengths of the lists.
@@ -140,9 +142,9 @@ def _text(name: str, value: object) -> str:
 def check_printed(read: PrintedArguments, target: tma.Target) -> tma.Report:
     """Check printed arguments against the driver's rules for a target.
 
-    Rules that need an argument or an entry that is not printed are skipped. If the type or the
-    interleave layout is not printed, each possible value is tried. A violation is then reported
-    only if it occurs with every value.
+    Rules that need an argument or an entry that is not printed are skipped. If the data
+    type or the interleave layout is not printed, the call is checked with every possible value. In
+    this case, a violation is reported only if it occurs with all of these values.
     """
     return _check_printed(
         read, (read.printed_by, *sorted(read.implied.items()), *read.inferred), target
@@ -155,20 +157,22 @@ def _check_printed(
 ) -> tma.Report:
     """Check arguments, with a cache, because logs repeat the same arguments.
 
-    `how` adds fields to the cache's key: `PrintedArguments` ignores these fields when it compares
-    itself with another object, but the check depends on them.
+    `how` has the fields that `PrintedArguments` ignores when it compares two objects. The check
+    depends on these fields, so the cache's key must include them.
     """
     # The violations of each driver call that is possible with these arguments.
     could_be: list[dict[tuple[str, str, str], tma.Violation]] = []
     unread = frozenset(read.missing()) - {"data_type", "interleave"}
     for call in _calls(read):
         request, violations = check_driver_call(read.kind, call, target, unread)
-        # If the layout is not printed, skip the layouts that break a rule by themselves.
+        # If the interleave layout is not printed, keep only the layouts that break no rule about
+        # `interleave`.
         if read.interleave is not None or all(v.argument != "interleave" for v in violations):
             could_be.append({_same_as(v): v for v in violations})
     first = could_be[0] if could_be else {}
     in_all = (v for key, v in first.items() if all(key in found for found in could_be))
-    # A rank that was inferred from the lists was not passed, so it breaks no rule of its own.
+    # If the rank is not printed but inferred from the lists, the call may have passed another rank,
+    # so rules about the rank do not apply.
     found = tuple(
         _explained(violation, read)
         for violation in in_all
@@ -186,7 +190,7 @@ def _same_as(violation: tma.Violation) -> tuple[str, str, str]:
 
 
 def _calls(read: PrintedArguments) -> Iterator[dict[str, Any]]:
-    """Yield the driver calls that are possible with these arguments, one per type and layout."""
+    """Yield the possible driver calls: one per possible data type and interleave layout."""
     types: list[Any] = [read.data_type]
     if read.data_type is None:
         bits = read.element_bytes and read.element_bytes * 8
@@ -197,19 +201,19 @@ def _calls(read: PrintedArguments) -> Iterator[dict[str, Any]]:
     options = (read.element_strides, read.swizzle, read.l2_promotion, read.oob_fill)
     layout = read.implied.get("interleave") if read.interleave is None else read.interleave
     if layout is None and read.printed_by == "CUTLASS" and options == (None,) * len(options):
-        layout = 0  # CUTLASS always passes no interleave, and the last lines were not pasted
+        layout = 0  # CUTLASS always passes 0, and the printout's last lines were not pasted
     layouts = [*map(int, tma.TmaInterleaveLayout)] if layout is None else [layout]
     for data_type, layout in itertools.product(types, layouts):
         yield {**_call(read), "tensor_data_type": int(data_type), "interleave": layout}
 
 
-#: The value of an argument that is not shown; rules that read this argument are skipped.
+#: Placeholder for an argument that is not printed. Rules that read this argument are skipped.
 UNREAD = 0
 
 
 def _call(read: PrintedArguments) -> dict[str, Any]:
-    """Return the arguments of the driver's call, with lists padded to the length for the rank."""
-    # Dimension 0 has no stride. A 0 in its place makes the length the number of dimensions.
+    """Return the arguments of the driver's call; pad each list to the length for the rank."""
+    # `global_strides` has no entry for dimension 0. With a 0 for it, the length is the rank.
     strides = () if read.global_strides is None else (0, *read.global_strides)
     rank = read.rank
     if rank is None:
@@ -240,13 +244,16 @@ _ENTRY = re.compile(r"(\w+)\[(\d)\]")
 
 
 def _explained(violation: tma.Violation, read: PrintedArguments) -> tma.Violation:
-    """Add to a stride's violation that the stride overflowed or that its dimension has extent 1."""
+    """Return the violation, with more details if a stride overflowed or is never used.
+
+    A stride is never used if its dimension has extent 1.
+    """
     entry = _ENTRY.search(violation.found)
     if entry is None or not violation.rule.startswith("STRIDE") or read.global_strides is None:
         return violation
     place = int(entry[2])
     found, fix = violation.found, violation.fix
-    # The message may name a stride that is not printed, so None is appended to printed strides.
+    # The message may name a stride that is not printed, so pad the printed strides with None.
     overflow = _overflow((*read.global_strides, *(None,) * targets.MAX_RANK)[place])
     if overflow:
         found += f" ({overflow})"
@@ -263,9 +270,9 @@ def _explained(violation: tma.Violation, read: PrintedArguments) -> tma.Violatio
 def _overflow(stride: int | None) -> str:
     """Return a description of a stride's overflow, or "" if the stride did not overflow.
 
-    The code computes a stride in unsigned 64 bits from a negative number of elements. The stride is
-    just below 2^64 if the code multiplies by the bytes of an element. It is just below 2^61 if the
-    code multiplies by the bits of an element and divides by 8.
+    A stride overflows if a program converts a negative number of elements to unsigned 64 bits. The
+    stride is just below 2^64 if the program multiplied by the bytes of an element. The stride is
+    just below 2^61 if the program multiplied by the bits of an element and divided by 8.
 
     >>> _overflow(2305843007066210304)
     '2^61 - 2147483648: a negative stride, as a 32-bit product that overflowed gives it'

@@ -10,7 +10,7 @@ from itertools import accumulate
 from tma_dlpack.debug import foreign
 from tma_dlpack.debug.explain.words import STRONG, WEAK, WORD, meaning_of, normal
 
-LONGEST_OBJECT = 1 << 16  # characters of a line of JSON
+LONGEST_OBJECT = 1 << 16  # maximum number of characters of a line of JSON
 
 # Escape sequences of terminals, such as "\x1b[31m".
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -31,7 +31,8 @@ _PREFIX = re.compile(
     r"|[A-Za-z_][\w.-]{0,60}[ \t]*\|(?=[ \t])|\||\d{1,5}:(?=[ \t])|>(?!\d)|#(?=\s)"
     r"|E(?=[ \t]{2}))[ \t]*"
 )
-# Words that are not a prefix: in a table, "boxdim | 64" looks like docker's name of a container.
+# Names of arguments, which are never a prefix. In a table, the line "boxdim | 64" looks like a line
+# of docker, which begins with the name of a container.
 _ARGUMENTS = STRONG.keys() | WEAK.keys()
 # A prefix that names a process, such as "rank 3", "pid=12" or "TP0".
 _PROCESS = re.compile(
@@ -42,7 +43,10 @@ _PROCESS = re.compile(
 
 
 class Lines:
-    """Lines with their numbers in the log, and the process that wrote them ("" if unknown)."""
+    """Lines that one process wrote, with their line numbers in the log.
+
+    `process` is "" if the process is unknown.
+    """
 
     numbered: list[tuple[int, str]]
     process: str
@@ -54,7 +58,7 @@ class Lines:
         self._starts = [0, *accumulate(len(line) + 1 for _, line in numbered)]
 
     def line_at(self, place: int) -> int:
-        """Return the log's line number of a character of `text`, given its index."""
+        """Return the number, in the log, of the line that contains the character `text[place]`."""
         return self.numbered[bisect.bisect_right(self._starts, place) - 1][0]
 
 
@@ -66,7 +70,7 @@ def plain(text: str) -> str:
     """
     if _OBJECT.match(text) or '\n{"' in text:
         text = "\n".join(map(_said, text.splitlines()))
-    # If more line ends are escaped than not, the text is a repr.
+    # If the text has more escaped line ends than real line ends, it is a repr.
     if "\\n" in text and text.count("\\n") > text.count("\n"):
         text = text.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t")
     text = _FOREIGN_DIGIT.sub("?", _ANSI.sub("", text)).replace("\r\n", "\n").replace("\r", "\n")
@@ -79,8 +83,8 @@ def _unwrapped(text: str) -> str:
     A blank line replaces each line that was joined to the line before it, so that line numbers stay
     the same.
 
-    All cut lines have the same length, which is the length of the text's longest line. The line
-    after a cut line is shorter, and does not begin with a prefix or a field.
+    A line counts as cut if it is as long as the longest line of the text, and if the next line is
+    shorter and begins with neither a prefix nor a field.
     """
     lines = text.split("\n")
     width = max(map(len, lines))

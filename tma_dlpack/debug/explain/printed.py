@@ -1,8 +1,8 @@
-"""Converter of a block to the driver's arguments, in the driver's order, units and lengths.
+"""Converter of printed fields to arguments in the driver's order, units and lengths.
 
-A list is not read if its length fits neither the rank nor the other lists, or if the project that
-printed the list never prints such a list. Masked entries are not read either. A value that is not
-read is None.
+A list is not read if its length fits neither the rank nor the other lists. A list is also not read
+if the project that printed it never prints such a list. Masked entries are not read either. A value
+that is not read is None.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
         if found and len(found.value.numbers) == 1 and not found.value.fault
     }
     kind = _kind(block)
-    # Members of enums by argument. The first of `OPTIONS` is skipped, because it is a list.
+    # Argument -> the member of its enum. `OPTIONS[0]` is skipped, because it is a list.
     members = {name: _member(name, fields.get(name)) for name in (*OPTIONS[1:], "data_type")}
     if (
         members["oob_fill"] is None
-    ):  # Triton prints "padding"; its 1 is NaN, as in the driver's enum
+    ):  # Triton prints "padding", in which 1 means NaN, as in the driver
         members["oob_fill"] = _member("oob_fill", fields.get("padding"))
-    if numbers.get("swizzle_base") == 32:  # DeepGEMM prints the swizzle's atom, in bytes
+    if numbers.get("swizzle_base") == 32:  # DeepGEMM prints the bytes of the swizzle's atom
         members["swizzle"] = tma.TmaSwizzle.bytes128_atom_32B
     lists = _Lists(block, form, fields, numbers, members["data_type"])
     if block.is_cut:
@@ -50,7 +50,8 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
         lists.notes.append(f"not read, for {why}: {', '.join(sorted(faulty))}")
     values: dict[str, Any] = {name: entries or None for name, entries in lists.values.items()}
     values |= {name: numbers.get(name) for name in ("global_address", *COLUMN[2:])}
-    # im2col_wide has one width per corner, which `PrintedArguments` keeps as a list of one entry.
+    # In the mode im2col::w, each corner of the pixel box is one width. `PrintedArguments` has it as
+    # a tuple of one entry.
     for corner in CORNERS:
         if (width := numbers.get(f"{corner}_width")) is not None:
             values[corner] = (width,)
@@ -74,8 +75,8 @@ def _chosen(name: str, block: Block, form: Form) -> Field | None:
     """Return the field of an argument, or None if there is no certain field.
 
     A field is not certain if another field of the argument has a different value, or if no field
-    of the argument looks like the other fields. In a known form, weak words count like strong
-    words, because the form lists its words.
+    of the argument looks like the fields of other arguments. In the form of a known project, weak
+    words count like strong words, because the form lists the project's words.
     """
     own = [f for f in block.fields if f.argument == name and f.place is None]
     strong = [f for f in own if f.strong]
@@ -88,7 +89,11 @@ def _chosen(name: str, block: Block, form: Form) -> Field | None:
 
 
 def _is_alike(found: Field, others: list[Field], form: Form) -> bool:
-    """Return whether a weak word looks like the other fields: the brackets, sign and case."""
+    """Return whether a field with a weak word looks like the fields of other arguments.
+
+    In a known form, the word and the brackets are compared. Otherwise, the sign between word and
+    value and the case of the word are compared.
+    """
     if form.words:
         # The word must belong to the form, and its list must have the brackets of the other lists.
         brackets = {f.value.bracket for f in others if f.argument in ARRAYS and f.value.numbers}
@@ -109,7 +114,8 @@ def _kind(block: Block) -> MapKind:
 def _member(name: str, shown: Field | None) -> Any:
     if shown is None or shown.value.fault:
         return None
-    # A value may be printed as "BFLOAT16 (9)". If the name and the number differ, none is read.
+    # A value may be printed as "BFLOAT16 (9)". It is not read if the two mean
+    # different members.
     values = [*([shown.value.word] if shown.value.word else []), *shown.value.numbers]
     members = {member_of(name, value) for value in values if value is not None}
     return members.pop() if len(members) == 1 else None
@@ -160,8 +166,8 @@ class _Lists:
             self.notes.append(
                 f"{shown.word} shows {address} in place of the list: print its entries"
             )
-        # "4,096" may be one number or two. It is two numbers if another list of the block has no
-        # blanks after its commas.
+        # "4,096" may be one number or two. If another list of the block has no blanks after its
+        # commas, "4,096" is two numbers.
         tight = any(f.value.comma == "tight" for f in self.block.fields if not f.value.fault)
         if shown.value.comma == "?" and not tight:
             return self._refused(name, "may have a separator of thousands")
@@ -213,7 +219,10 @@ class _Lists:
         return len(values) in lengths and is_padded
 
     def _trusts(self, rank: int | None) -> bool:
-        """Return whether a printed rank is the map's rank; "rank: 9" may name a process."""
+        """Return whether a printed rank is certainly the map's rank.
+
+        A rank can also be the number of a process, as in "rank: 9".
+        """
         whole = self._whole()
         if rank is None or not whole:
             return rank is not None
@@ -239,8 +248,8 @@ class _Lists:
             if any(strides[rank + len(strides) - targets.MAX_RANK :]):
                 fits[rank] = 0  # strides past this rank are not padding
         # If several ranks fit equally well, the lowest rank is chosen. But if the only list is the
-        # element strides, the highest rank is chosen, because their usual entries 1 look like
-        # padding.
+        # element strides, the highest rank is chosen, because an element stride is usually 1, which
+        # looks like padding.
         fewest = -1 if whole != ["element_strides"] else 1
         best = max(fits, key=lambda r: (fits[r], fewest * r))
         if fits[best] >= min(2, len(whole)):
@@ -252,7 +261,7 @@ class _Lists:
         """Return the first `count` entries of a list, or () if its length does not fit."""
         values, shown = self.values[name], self.fields.get(name)
         whole = name not in self.entries and "garbage" not in self.form.flags
-        # A list in closed brackets is complete, so a short list contradicts the rank.
+        # A list in brackets is complete. If it has too few entries for the rank, it is not read.
         short = 0 < len(values) < count
         closed = short and whole and shown is not None and shown.value.bracket
         if values and (closed or not (short or self._fits(name, count, rank))):
@@ -276,7 +285,7 @@ class _Lists:
             return ()
         shown = self.fields.get(name) or next(f for f in self.block.fields if f.argument == name)
         in_elements = shown.unit == "elements" or ("elements" in self.form.flags and not shown.unit)
-        # Only the printout of an unknown project may differ from the driver in its order or unit.
+        # Only an unknown project may print another order or unit than the driver's.
         is_general = self.form is GENERAL and not {*self.block.words} & DRIVERS_OWN
         turned = self._turned(values) if is_general and not shown.unit else None
         if turned is not None:
@@ -300,15 +309,15 @@ class _Lists:
     ) -> Entries | None:
         """Return strides without a leading element size and without the bytes of the whole tensor.
 
-        The result is None if the list has an additional entry that is neither of these.
+        The result is None if the list has another additional entry.
         """
         size = self.size
         shows_size = not self.form.words and values[0] in (1, 2, 4, 8, size)
         if len(values) in (rank, targets.MAX_RANK) and (leading or shows_size):
-            # In elements, the innermost stride is 1; `in_elements` is then True, which equals 1.
+            # If strides are in elements, the innermost stride is 1, as is `in_elements`.
             if values[0] not in ((0, size, in_elements) if size else (0, 1, 2, 4, 8)):
                 return None
-            # The innermost stride in bytes is the size of an element. Keep it if it was not known.
+            # The innermost stride in bytes is the size of an element. Store it if it is unknown.
             if not size and values[0] and not in_elements:
                 self.element_bytes = self.size = values[0]
             return values[1:]
@@ -319,7 +328,7 @@ class _Lists:
             extent = (*self.values["global_dim"], *(None,) * rank)[rank - 1]
             whole = before is not None and extent is not None and before * extent == last
             return values[:-1] if whole else None
-        # If a list of a wrong length begins with an element size, the missing entry is unknown.
+        # A list of another length is not read if it begins with an element size.
         is_first = leading and values[0] in (1, 2, 4, 8)
         return None if is_first else values
 
@@ -328,10 +337,10 @@ class _Lists:
 
         The order and the unit are certain in two cases. In the first case, there is one stride per
         dimension, and the innermost stride is 1 or the size of an element. In the second case, the
-        tensor is dense, so its strides fit its extents in only one order and unit. The result is
-        ``((), False)`` if there is one stride per dimension, and neither the first nor the last is
-        1 or the size of an element, because the order is unknown. In all other cases, the result is
-        None, and the strides are read like the driver's: innermost first and in bytes.
+        tensor is dense, so its strides fit its extents in only one order and unit. If there
+        is one stride per dimension, and neither the first nor the last stride is 1 or the size of
+        an element, the order is unknown, and the result is ``((), False)``. In all other cases, the
+        result is None, and the strides are read like the driver's: innermost first and in bytes.
         """
         dims, size = self.values["global_dim"], self.size
         if None in (*strides, *dims) or not dims or 0 in dims:

@@ -1,7 +1,7 @@
-"""Reader of the fields in the lines of each process, which are grouped into blocks.
+"""Reader of printed fields, which groups the fields of each printout into a block.
 
-A field is ``name [index] (unit) = value``. A block has the fields of one printout. A block whose
-lines may come from several processes is marked, and is not read.
+A field is ``name [index] (unit) = value``. If the lines of a block may come from several
+processes, the block is marked as mixed, and its numbers are not read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from tma_dlpack.debug.explain.words import (
 # already has the extents of the tensor and of the tile.
 FAR_LINES = 12
 FAR_WHOLE_LINES = 3
-# Maximum number of lines between two blocks of a run, and between a weak word and its block.
+# Maximum number of lines between two blocks of a run (see `_mark_mixed`), and between a weak word
+# and its block.
 NEAR_LINES = 3
 LONGEST_LIST = 600  # characters
 
@@ -39,9 +40,10 @@ LONGEST_LIST = 600  # characters
 class Value(NamedTuple):
     """A printed value: numbers, a name, or the reason why the value is not read.
 
-    An entry of `numbers` that cannot be read is None. `comma` is "tight" in a list without blanks,
-    "?" if commas may separate thousands, and "mixed" if the list may have commas of both kinds.
-    `end` is the index in the text after the value. `fault` is one of these words:
+    An entry of `numbers` that cannot be read is None. `comma` is "tight" if no blank follows a
+    comma, and "?" if all commas may separate thousands. It is "mixed" if some commas may separate
+    thousands, and others separate entries. `end` is the index of the first character after the
+    value. `fault` is one of these words:
 
     - "": the value is read
     - "unread": a number is masked, or the unit is unknown
@@ -176,7 +178,7 @@ def _comma(inside: str) -> str:
 
 
 class Field(NamedTuple):
-    """A printed argument: the driver's name, the table key, the printed word, and the value.
+    """A printed argument: its name in the driver, its key in words.txt, its word, and its value.
 
     A field without an argument is a mark. A mark with a word is the heading of a printout, and a
     mark without a word is the rest of a broken list. `unit` is "elements", "bytes" or "".
@@ -277,8 +279,8 @@ def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
 class Block:
     """The fields of one printout, and its heading.
 
-    `is_mixed` means that the lines may come from several processes, so that no number is read.
-    `is_broken` means that the rest of a broken list follows the last field.
+    If `is_mixed` is true, the lines may come from several processes, so no number of the block is
+    read. If `is_broken` is true, the rest of a broken list follows the last field.
     """
 
     heading: str = ""
@@ -294,12 +296,12 @@ class Block:
         return (self.heading != "" or len(self.fields) > 1) and self.fields[-1].value.fault == "cut"
 
     def arguments(self, only_strong: bool = False) -> set[str]:
-        """Return the names of the arguments that the block shows, or only those of strong words."""
+        """Return the names of the arguments that the block shows, or that its strong words show."""
         return {f.argument for f in self.fields if f.strong or not only_strong}
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The table keys of the block's words, each once, in the order of the text."""
+        """The keys in words.txt of the block's words. Each key occurs once, in the text's order."""
         return tuple(dict.fromkeys(f.key for f in self.fields))
 
     @property
@@ -322,8 +324,8 @@ def form_of(block: Block) -> Form:
     for form in FORMS:
         if not any(together <= keys for together in form.any_of):
             continue
-        # tma_dlpack.h and other code print the driver's names. Only tma_dlpack.h also prints this
-        # heading and "tensorDataType".
+        # tma_dlpack.h and other code print the driver's names. Only tma_dlpack.h also prints the
+        # heading "cuTensorMapEncode..." and the name "tensorDataType".
         own_words = {"tensorDataType"} & {f.word for f in block.fields}
         if form.name == "tma_dlpack.h" and not ("uTensorMapEncode" in block.heading and own_words):
             continue
@@ -337,10 +339,10 @@ def form_of(block: Block) -> Form:
 
 
 def blocks_in(streams: list[Lines]) -> list[Block]:
-    """Return the blocks of all streams; mark blocks whose lines may be of several processes.
+    """Return the blocks of all streams, and mark the mixed blocks.
 
-    A block of lines that name no process may be a part of another process's block if the lines of
-    the two blocks overlap.
+    If a block of an unknown process overlaps a block of a known process, the lines of the first
+    block may belong to the second block. Then both blocks are mixed, unless both are whole.
     """
     blocks = [(stream.process, block) for stream in streams for block in _blocks_of(stream)]
     named = [block for process, block in blocks if process]
@@ -358,7 +360,8 @@ def _blocks_of(stream: Lines) -> list[Block]:
         if not found.argument and not found.word:  # the rest of a list
             block.is_broken |= bool(block.fields) and found.line - block.last_line <= 1
             continue
-        # A broken list before another field is mixed output. At the end of the text, it is cut off.
+        # If a field follows a broken list, the output is mixed. If the text ends there, the list is
+        # cut off.
         block.is_mixed |= block.is_broken
         if found.argument:
             _add(blocks, found)
@@ -395,8 +398,8 @@ def _add(blocks: list[Block], found: Field) -> None:
         blocks.append(block := Block())
     named = [f for f in block.fields if f.argument == found.argument and f.place == found.place]
     same = next((f for f in named if f.key == found.key), None)
-    # If the same word comes twice, a repetition on one line is skipped, and another value begins a
-    # new block.
+    # The block may already have this word. The same value on the same line is a repetition, which
+    # is skipped. A field on another line, or with another value, begins a new block.
     if same is not None:
         again = same.value[:2] == found.value[:2] and same.line == found.line
         if again or (not found.strong and same.sign != found.sign):
@@ -409,7 +412,7 @@ def _add(blocks: list[Block], found: Field) -> None:
 
 
 def _mark_mixed(blocks: list[Block]) -> None:
-    """Mark the blocks of a run if some of them lack words that the others have.
+    """Mark all blocks of a run as mixed if some blocks lack words that other blocks have.
 
     A run is a sequence of near blocks with the same words for the same arguments. A printer writes
     the same words in the same order each time, so missing words mean that several processes wrote
@@ -439,8 +442,9 @@ def _agree(a: Block, b: Block) -> bool:
 
 def _is_regular(run: list[Block]) -> bool:
     """Return whether blocks have the same words in the same order, except at the run's two ends."""
-    # `whole` has all words of the run, in the form's order if the form is known. `rank_1` has the
-    # words of a printout of rank 1, which has neither strides nor DeepGEMM's base of the swizzle.
+    # `whole` has all words of the run, in the form's order if the form is known. For a map of
+    # rank 1, projects print no strides, and DeepGEMM does not print "base". `rank_1` has the words
+    # that remain.
     order = map(key_of, next((form.words for form in map(form_of, run) if form.words), ()))
     used = dict.fromkeys(key for block in run for key in block.words)
     whole = tuple(dict.fromkeys(key for key in (*order, *used) if key in used))

@@ -1,9 +1,9 @@
-"""Reader of the error messages of other projects' checks, which are about arguments of an encode.
+"""Reader of messages with which other projects, or our headers, refuse arguments of an encode.
 
 Most messages show only some of the call's numbers. These numbers are checked like printed
 arguments. A message without a number counts only if its line reports a failure, because documents
-quote the same messages. The messages of our own headers also show the tensor and the options, so
-the whole call is checked, as `check_tma_descriptor` does.
+quote the same messages. The messages of tma_dlpack_make.hpp also show the tensor and the options.
+Therefore `check_call` checks the whole call like `check_tma_descriptor`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ _FAILED = re.compile(
     r"error|exception|assert|failed|abort|fatal|what\(\)|terminate|^[ \t>|]*\[\d+\] ",
     re.IGNORECASE,
 )
-# Values that only a failed run shows. A document that quotes the message lacks them.
+# Values that only a failed run shows. A document that quotes the message does not show
+# these values.
 _SHOWS_VALUE = re.compile(
     r"\bgot\b|mod\d+=\d|too large \d|Feature '|last dim must be 1|TILE_GATHER4 requires"
     r"|(?:dims|strides) [(\[]\d|\(\d+\) \* elem|\d\) must"
@@ -107,7 +108,7 @@ def sentences_in(text: str) -> list[tuple[Sentence, re.Match[str]]]:
 def report_of(
     sentence: Sentence, found: re.Match[str], line: int, target: tma.Target
 ) -> tuple[PrintedArguments, tma.Report]:
-    """Return the arguments and the report for an error message; check the number in the message."""
+    """Return the arguments that an error message shows, and the report about these arguments."""
     # A pattern's group `bytes` is a stride, and the group `entry` is the index of the stride.
     shown, strides = found.groupdict(), None
     if shown.get("bytes"):
@@ -141,7 +142,7 @@ _DEVICE_CHECK: Final = re.compile(
 
 
 def _device_fix(found: str, limit: str) -> str:
-    """Return the fix of a failed check on the device, from the table or else from the limit."""
+    """Return the fix of a failed device check from the table; return the limit if it has none."""
     words = f"{found}; {limit}"
     fixes = (
         fix for pattern, fix in _TABLES["DEVICE_FIXES"] if re.search(pattern, words, re.IGNORECASE)
@@ -150,7 +151,7 @@ def _device_fix(found: str, limit: str) -> str:
 
 
 def device_checks(text: str) -> Iterator[tuple[int, tma.Violation]]:
-    """Yield the first place and the violation of each failed check that a checked build printed."""
+    """Yield a violation for each failed check, after the index of its first line in the text."""
     # Many threads print the same check. Their lines differ only in the block and the thread.
     failed: dict[tuple[str, ...], list[re.Match[str]]] = {}
     for match in _DEVICE_CHECK.finditer(text):
@@ -184,12 +185,12 @@ _PAIR = re.compile(
     r"(\w{1,40})=(?:\{([^{}\n]{0,999})\}|(0x[\da-f]{1,16}|-?(?:0|[1-9]\d{0,23})|True)(?!\w))"
 )
 _NUMBER = re.compile(r"-?\d{1,24}")
-# The forms of the Python functions' rare options, by name: "flag", "integers", ...
+# Rare option of the Python functions -> the form of its value, such as "flag" or "integers".
 _RARE = {option.name: option.form for option in RARE_OPTIONS}
 # Names whose values are lists, in addition to the driver's arrays.
 _LISTS = ("dtype", "device", "box_sizes", *(n for n, form in _RARE.items() if form == "integers"))
 _OPTIONS = ("elem_strides", "interleave_layout", "swizzle", "l2_fetch_size", "oobfill")
-# A refusal that shows no call, such as a wrong argument of the header's function.
+# A refusal that shows no driver call, such as a refusal of an argument of the header's function.
 _LINE: Final = re.compile(rf"{BEGINS}(?!cuTensorMap|rules=)([^\n]{{1,400}})")
 
 
@@ -229,7 +230,7 @@ class RefusedCall:
 
 
 def says_in(text: str) -> Iterator[tuple[int, tma.Violation]]:
-    """Yield the place and the violation of each refusal that shows no call."""
+    """Yield the text index and the violation of each refusal that shows no driver call."""
     for line in _LINE.finditer(text):
         for pattern, argument, limit, fix in _TABLES["SAYS"]:
             if found := re.match(pattern, line[1]):
@@ -239,7 +240,7 @@ def says_in(text: str) -> Iterator[tuple[int, tma.Violation]]:
 
 
 def read_call(line: RefusedCall, number: int) -> PrintedArguments:
-    """Return the driver's arguments of a refused call, which are empty if the line has no call."""
+    """Return the driver's arguments of a refused call; all are None if the line has no call."""
     where: dict[str, Any] = {"printed_by": "tma_dlpack.h", "lines": (number, number)}
     shown: dict[str, Any] = {}
     for name, value in line.call.items():
@@ -255,7 +256,10 @@ def read_call(line: RefusedCall, number: int) -> PrintedArguments:
 
 
 def check_call(line: RefusedCall, read: PrintedArguments, target: tma.Target) -> tma.Report:
-    """Check a refused call like `check_tma_descriptor`; without a tensor, only its arguments."""
+    """Check a refused call like `check_tma_descriptor`.
+
+    If the line does not show the tensor, only the driver's arguments are checked.
+    """
     tensor, options = line.tensor, line.options
     dtype, device = tensor.get("dtype", ()), tensor.get("device", ())
     shape, strides = tensor.get("shape", ()), tensor.get("strides")
@@ -269,15 +273,15 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: tma.Target) ->
         layout = dlpack.Layout(device_type, device_id, code, bits, lanes, 0, shape, strides)
         view = dlpack.TensorView(address, *dlpack.check_layout(layout), "DLTensor")
     except tma.TmaPreconditionError as error:
-        if bits == 0:  # tma_dlpack_make.hpp writes 0 for a dtype that it has no name for
+        if bits == 0:  # tma_dlpack_make.hpp writes 0 bits for a dtype without a name
             return tma.Report(tuple(replace(v, fix=_NO_BITS, source="") for v in error.violations))
         return tma.Report(error.violations)
-    # Python's lists are outermost first, so the driver's arrays are reversed.
+    # The Python functions' lists are outermost first, so the driver's arrays are reversed.
     given: dict[str, Any] = {"rules": line.rules, "target": target}
     for name in _OPTIONS + (("box_sizes",) if read.kind == "tiled" else COLUMN):
         value = getattr(read, OF_DRIVER.get(name, name))
         given[name] = value[::-1] if isinstance(value, tuple) else value
-    # Pass the data type only if it does not follow from the dtype.
+    # Pass the data type only if it does not follow from the tensor's dtype.
     given["data_type"] = (
         None if read.data_type == dtypes.data_type_of(view.dtype) else read.data_type
     )

@@ -1,4 +1,4 @@
-"""Words that logs use for the driver's arguments, the projects that print them, and `normal`.
+"""Words and forms in which logs print the driver's arguments, and the normal form of a log.
 
 A *strong* word, such as ``globalDim``, has one meaning in nearly all logs. A *weak* word (``dim``,
 ``shape``, ``format``) counts only near strong words. `FORMS` has the formats of the projects that
@@ -98,7 +98,7 @@ def meaning_of(word: str) -> tuple[str, str, bool] | None:
         return STRONG[key], key, True
     if key in WEAK:
         return WEAK[key], key, False
-    # A prefix, such as "A_desc_", may name the operand, but only before a strong word.
+    # A prefix such as "A_desc_" may name the operand. It is skipped only before a strong word.
     parts = word.lower().split("_")
     tails = ("".join(parts[first:]) for first in range(1, len(parts)))
     return next(((STRONG[tail], tail, True) for tail in tails if tail in STRONG), None)
@@ -108,18 +108,17 @@ def meaning_of(word: str) -> tuple[str, str, bool] | None:
 
 
 _WITH_MODE: Final[dict[str, Any]] = {**ENUMS, "mode": tma.TensorMapIm2ColWideMode}
-#: Spellings that only printouts use. DeepGEMM's swizzle of 16 bytes means no swizzle, and fp8 is
-#: UINT8.
+#: Spellings that only printouts use. In DeepGEMM, a swizzle of 16 bytes means no swizzle, and "fp8"
+#: means UINT8.
 _PRINTED: Final = {("swizzle", "16"): 0, ("data_type", "fp8"): 0, ("data_type", "bfloat"): 9}
 #: Arguments that may be printed as a name.
 NAMED: Final = frozenset({*_WITH_MODE, "padding"})
 
 
 def member_of(argument: str, value: int | str) -> Any:
-    """Return the member of an enum from its number, its name, or the bytes of a swizzle.
+    """Return the enum's member for a printed number, a printed name, or the bytes of a swizzle.
 
-    A number that is not a member stays an int. The result is
-    None for a word that is not a name.
+    A number that is not a member stays an int. A word that is not a member's name becomes None.
 
     >>> member_of("swizzle", "B64").name, member_of("swizzle", 128).name, member_of("swizzle", 9)
     ('bytes64', 'bytes128', 9)
@@ -213,7 +212,7 @@ def _number(found: re.Match[str]) -> str:
     if clean:
         return str(int(clean[1], 0))
     is_name = re.fullmatch(r"\d{1,4}(?![KMGk](?:i?B)?\b)[A-WYZa-wyz]\w*", found[0])
-    return found[0] if is_name else "?"  # such as 64B, 2D, 16U4_ALIGN8B
+    return found[0] if is_name else "?"  # names are 64B, 2D, 16U4_ALIGN8B
 
 
 _C_TYPES = "cuu?int|u?int|size_t|unsigned|long"
@@ -288,7 +287,8 @@ _COMMA = re.compile(r",(?![^()\[\]{}]*[)\]}])")
 _NO_VALUE = re.compile(r"[;=]|^\w+\s*:(?!:)|\w\s+\w")
 # An array that is passed as an argument: "dims", "&dims[0]", "dims.data()", "strides + 1".
 _ARRAY = re.compile(r"&?([A-Za-z_]\w*)(?:\.data\(\)|\[0\])?(?:\s*\+\s*(\d))?")
-# The definition of the name {}: "#define TILE 64" or "TILE = 64;"; "dims[2] = {64, 128".
+# Definitions of a name, which replaces {}. `_CONSTANT` matches "#define TILE 64" and "TILE = 64;",
+# and `_DECLARED` matches "dims[2] = {64, 128".
 _CONSTANT = r"\b{}\s*(?:=\s*|\s)(\d+)\s*(?:[;,\n)]|$)"
 _DECLARED = r"\b{}\s*(?:\[[^\]\n]*\])?\s*=?\s*[\[{{]([^\]}}]*)"
 # Maximum number of characters from a declaration to the call.
@@ -305,8 +305,8 @@ _NAMES_OF = {len(names) + n: names for names in _DRIVER_ARGUMENTS for n in (0, 1
 
 def _with_names(text: str) -> str:
     """Return a source in which driver calls show the names and values of their arguments."""
-    # (start, end) in the text -> the new words. They are applied from the end of the text, so that
-    # the places before them stay valid.
+    # (start, end) in the text -> the new words. The edits are applied from the end of the
+    # text to its start, so that the indices of the remaining edits stay valid.
     edits: dict[tuple[int, int], str] = {}
     for call in itertools.islice(_CALL.finditer(text), MOST_CALLS):
         passed = [a.strip() for a in _COMMA.split(call["passed"])]
@@ -316,7 +316,7 @@ def _with_names(text: str) -> str:
             _NO_VALUE.search(a) or ("CU_TENSOR_MAP" in a and n.removeprefix("tensor_") not in NAMED)
             for n, a in pairs
         ):
-            continue  # not a complete call, so arguments would get wrong names
+            continue  # the call is not complete, so arguments would get wrong names
         written = []
         for name, words in pairs:
             value, declared = _passed(text, call.start(), words)

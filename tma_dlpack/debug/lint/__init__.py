@@ -1,8 +1,8 @@
-"""`lint`: a finder of mistakes around TMA in PTX, without a GPU.
+"""`lint`: a finder of mistakes in PTX that uses TMA. It needs no GPU.
 
 The package `tma_dlpack.ptx` reads the PTX and follows registers and paths. `events` lists the
 events that the rules read. `rules` has the rules about two events on a path, and `order` has the
-rules about an instruction in a state. `protocol` finds the mbarriers, and `barriers` has the rules
+rules about the order of instructions. `protocol` finds the mbarriers, and `barriers` has the rules
 about mbarriers. `single` has the rules about single instructions and about the maps of a launch.
 `report` defines the result. This module converts every kind of source (text, .cu, binary, wheel) to
 PTX, and runs the rules.
@@ -53,10 +53,10 @@ def lint(
     nvcc_flags: Sequence[str] = (),
     notes: bool = False,
 ) -> LintReport:
-    """Return the mistakes around TMA that PTX shows.
+    """Return the mistakes that PTX code makes with TMA.
 
-    An error is proved by the PTX: the addresses overlap, and no path has the fence or the wait. A
-    warning is a possible mistake. `lint` does not see values that are computed at run time, so a
+    The PTX proves an error, because the addresses overlap and no path has the needed fence or wait.
+    A warning is a possible mistake. `lint` does not see values that are computed at run time, so a
     report without findings does not prove that the code is correct.
 
     Parameters
@@ -115,12 +115,12 @@ def lint(
     given = _input(source, nvcc_flags)
     unread: list[str] = []
     examined: list[report.Examined] = []
-    # line of the PTX -> comment with a suppression; kernel -> mistakes
+    # line of the PTX -> comment that may suppress a finding; name of a function -> its mistakes
     comments: dict[int, str] = {}
     mistakes: dict[str, list[rules.Mistake]] = {}
     functions = 0
     for module in modules(given.text):
-        # each function is checked alone; a call has the events of its callee in the worst order
+        # each function is checked alone; a call counts as its callee's events in the worst order
         callees = summaries(module.functions)
         names = map(short_name, module.unread)
         unread += [f"{name}: its braces do not close; not checked" for name in names]
@@ -156,18 +156,18 @@ def _mistakes(events: Events, launched: LaunchedMaps | None) -> list[rules.Mista
     return found if launched is None else [*found, *single.with_maps(events, launched)]
 
 
-# events with an address in shared memory, which should be known
+# events whose address in shared memory should be known
 _COPIES = ("load", "store")
 
 
 def _examined(events: Events, callees: Callees) -> Iterator[report.Examined]:
-    """Yield the counts of a function with bulk copies, and nothing for another function."""
+    """Yield a function's counts of instructions, or nothing if it has no bulk copies."""
     function = events.flow.values.function
     happened = Counter(h.what for block in events.blocks for h in block)
     copies = happened["load"] + happened["store"] + happened["send"]
     if not copies:
         return
-    # several instructions may initialise a barrier, so addresses are counted
+    # several instructions may initialise one barrier, so addresses are counted
     barriers = {(access.terms, at) for access in events.accesses if access.what == "init"
                 for at, _ in access.spans}  # fmt: skip
     counts = {
@@ -275,7 +275,7 @@ def _check_size(size_bytes: int, name: str) -> None:
 
 def _by_nvcc(path: Path, flags: Sequence[str]) -> bytes:
     """Compile a CUDA file to PTX with line numbers and our header on the include path."""
-    # our folder is the last one, so headers in the folders of the flags are found first
+    # the include folder of tma_dlpack is last, so folders in the flags are searched first
     has_arch = any(f.startswith(("-arch", "--gpu-a", "-gencode", "--gencode")) for f in flags)
     arch = [] if has_arch else ["-arch=sm_90a"]
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_lint_") as folder:
@@ -307,7 +307,7 @@ def _by_cuobjdump(path: Path, name: str) -> bytes:
 
 
 def _of_wheel(path: Path, name: Path) -> bytes:
-    """Return the PTX of all libraries in a wheel, except libraries without PTX."""
+    """Return the PTX of all libraries in a wheel; skip libraries without PTX."""
     found: list[bytes] = []
     refused: list[tma.TmaError] = []
     with zipfile.ZipFile(path) as wheel, tempfile.TemporaryDirectory(prefix="tma_dlpack_") as at:
@@ -336,7 +336,10 @@ _OF_WHEEL = (".so", ".cubin", ".fatbin", ".o", ".a", ".ptx", ".pyd", ".dll")
 
 
 def _answer(name: str, words: Sequence[str], instead: str) -> str:
-    """Return the output of a CUDA tool; `instead` is what users without the tool can lint."""
+    """Return the output of a CUDA tool.
+
+    If the tool is not found, the error recommends linting `instead`.
+    """
     tool = driver.tool(name)
     if tool is None:
         fix = f"install the CUDA toolkit, or lint {instead}"

@@ -3,7 +3,7 @@
 Some rules are about the whole function and need no path. For example, if threads wait for a
 barrier, the kernel must contain an arrival at this barrier. `protocol` groups barriers into
 families: a family is one barrier, or the barriers of all stages of a ring. A mistake is an error if
-the family has a constant address, and a warning if it has an index.
+the address of the barrier is constant, and a warning if the address has an index.
 """
 
 from __future__ import annotations
@@ -80,12 +80,12 @@ def _mistake(
 
 def barriers(protocol: Protocol) -> Iterator[Mistake]:
     """Yield the mistakes with the barriers of a function."""
-    # if the function initialises no barrier, another function initialises and may use its barriers
+    # if the function initialises no barrier, another function does so, and may also use it
     if not any(site.kind == "init" for site in protocol.sites):
         return
     if len(protocol.sites) > _MOST_SITES or protocol.calls:
         return
-    # kinds of the sites whose barrier is unknown, because such a site may be at any barrier
+    # kinds of the sites whose barrier is unknown; such a site may use any barrier
     anywhere = {site.kind for site in protocol.sites if site.family is None}
     anywhere |= {"arrive"} if any(s.arrives and s.family is None for s in protocol.sites) else set()
     for family, sites in protocol.by_family.items():
@@ -106,7 +106,7 @@ def _members(
     awaits, copies = protocol.of(family, "await"), protocol.of(family, "copy")
     arrivals = [site for site in sites if site.arrives]
     expects = protocol.of(family, "expect")
-    # if an address has an index, the barrier of the family that it selects is unknown
+    # an index in an address selects an unknown barrier of the family, so nothing is proved
     severity = "warning" if any(site.index for site in sites) else "error"
     if awaits and not arrivals and "arrive" not in anywhere:
         yield _mistake("nobody", severity, awaits[0])
@@ -132,10 +132,10 @@ def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterat
         return
     if any(site.code.opcode.startswith(("cp.async", "tcgen05")) for site in arrivals):
         return
-    # other blocks of the cluster arrive too
+    # if threads arrive at other blocks' barriers, the number of arrivals here is unknown
     if any(".shared::cluster" in site.code.opcode for site in arrivals):
         return
-    # the address depends on the thread, so threads have different barriers
+    # if the address depends on the thread, the threads use different barriers
     if any(symbol.by_thread for site in arrivals for symbol, _ in site.value[0]):
         return
     awaits = [site for site in protocol.sites if site.kind == "await"]
@@ -147,7 +147,7 @@ def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterat
     numbers = {site: protocol.threads(site) for site in arrivals}
     if not all(most for most, _ in numbers.values()):
         return
-    # each site of a group may run or not, so the total may be that of any subset
+    # in a phase, some sites of a group may not run, so each subset of the group has a possible sum
     sums: set[int] = set()
     for group in _of_one_phase(protocol, arrivals, own):
         own_sums = {0}
@@ -174,11 +174,11 @@ def _of_one_phase(
     protocol: Protocol, arrivals: list[Site], awaits: list[Site]
 ) -> Iterator[list[Site]]:
     """Yield groups of arrivals that can be in one phase."""
-    # two arrivals are in one group if a path without a wait connects them, or if no path connects
-    # them at all, because they are in two roles of the kernel
+    # two arrivals are in one group if a path without a wait connects them; they are also in one
+    # group if no path connects them, because then threads with different roles execute them
     groups = [[site] for site in arrivals]
     for a, b in combinations(arrivals, 2):
-        # different constant addresses are two stages
+        # sites with different constant addresses use different stages
         if a.at != b.at and not a.index and not b.index:
             continue
         between = [protocol.reached(b, (), a), protocol.reached(a, (), b)]
@@ -224,7 +224,7 @@ def _bytes(protocol: Protocol) -> Iterator[Mistake]:
                 for block, (expect,) in by_block.items()
                 for found in _total(protocol, expect, [s for s in sites if s.block == block])
             ]
-            # if one basic block expects too much and another too little, their sum may be right
+            # if one basic block expects too much and another too little, the sum may be correct
             if len({ends for ends, _ in wrong}) == 1:
                 yield from (mistake for _, mistake in wrong)
 
@@ -232,7 +232,7 @@ def _bytes(protocol: Protocol) -> Iterator[Mistake]:
 def _is_unexpected(
     protocol: Protocol, copy: Site, expects: list[Site], by_block: dict[int, list[Site]]
 ) -> bool:
-    """Return whether each expect_tx has its own copies, and waits separate it from this copy."""
+    """Return whether each expect_tx has other copies, and is separated from `copy` by waits."""
     awaits = [s for s in protocol.sites if s.kind == "await" and s.value == copy.value]
     return bool(awaits and expects) and all(
         expect.block in by_block
@@ -292,8 +292,8 @@ def _depends(value: Value, *words: str) -> bool:
 
 
 def _is_ring(protocol: Protocol, site: Site, moves: set[str]) -> bool:
-    """Return whether the index of a barrier returns to the first stage in the loop."""
-    # the index has a remainder, a mask or a negative factor, or one of its registers is reset
+    """Return whether the loop sets the index of a barrier back to the first stage."""
+    # such an index has a remainder, a mask or a negative factor, or one of its registers is reset
     names = registers(site.index) & moves
     is_remainder = any(symbol.op in ("and", "rem") or times < 0 for symbol, times in site.index)
     return bool(names) and (is_remainder or not any(map(protocol.values.counts, names)))
@@ -311,7 +311,7 @@ def _first_parity(protocol: Protocol, site: Site, parity: Value) -> Iterator[Mis
         return
     copies = protocol.of(family, "copy")
     arrivals = [s for s in protocol.by_family[family] if s.arrives]
-    # on a fresh barrier, a wait for parity 1 ends at once, and a wait for parity 0 blocks
+    # after the initialisation, a wait for parity 1 ends at once, and a wait for parity 0 blocks
     if number == 1:
         if copies or (arrivals and not protocol.reached(site, arrivals)):
             yield _mistake("ahead", "warning", site, (copies or arrivals)[0])
@@ -360,7 +360,8 @@ def _releases(protocol: Protocol) -> Iterator[Mistake]:
 def _unheeded(protocol: Protocol) -> Iterator[Mistake]:
     """Yield a mistake if the loop with the copies never waits for the release of a stage.
 
-    If all waits for the releases are outside of loops, a copy may overwrite a stage that is read.
+    If all waits for releases are outside of loops, a copy may overwrite a stage that other threads
+    still read.
     """
     awaits = [site for site in protocol.sites if site.kind == "await"]
     for family in protocol.by_family:

@@ -29,7 +29,7 @@ from tma_dlpack.ptx.values import (
 )
 
 #: (pattern of an opcode, event); the first match counts. "" is for an instruction without an
-#: event, which a later pattern matches. A bulk copy from shared to global memory is a "store", a
+#: event that a later pattern would match. A bulk copy from shared to global memory is a "store", a
 #: bulk copy from global to shared memory is a "load", and a bulk copy from shared memory to another
 #: block's shared memory is a "send".
 OPCODES = tuple(
@@ -111,7 +111,7 @@ class Access:
     _at: dict[tuple[int, frozenset[str]], Value | None] = field(default_factory=dict)
 
     def at(self, thread: int, kept: frozenset[str]) -> Value | None:
-        """Return the address without its constant in a thread; None if the thread skips the access.
+        """Return the address in a thread, minus its constant; None if the thread skips the access.
 
         Registers with several writes are replaced by their values in the first iteration of a loop,
         except for the registers in `kept`.
@@ -141,7 +141,7 @@ class Event:
     what: str
     code: Instruction
     access: Access | None = None
-    # for a wait: the number of groups that may still be pending
+    # for a wait: the number of groups that may be pending after it
     number: int = 0
     # for "write_register": the register; for "results": the registers that are read
     registers: frozenset[str] = frozenset()
@@ -169,7 +169,7 @@ class Events:
         self._open: dict[tuple[object, ...], Access] = {}
         self._callees = callees
         self.overlap = cache(overlap)
-        # only plain bulk loads need the writes to global memory
+        # writes to global memory are only needed if the function has plain bulk loads
         loads_global = any(map(_is_plain_load, self.values.function.code))
         for number, block in enumerate(flow.blocks):
             self._open.clear()
@@ -192,7 +192,7 @@ class Events:
     def _with_writes(self, number: int, writes: list[tuple[int, str]]) -> None:
         """Insert the writes of registers into the events of a block in program order."""
         code = self.flow.blocks[number].code
-        # (place, 0 or 1, event); 0 sorts an instruction's write before its other events
+        # (index of the instruction, 0 or 1, event); 0 sorts a register's write before other events
         order = {id(instruction): place for place, instruction in enumerate(code)}
         merged = [(order[id(h.code)], 1, h) for h in self.blocks[number]]
         merged += [
@@ -283,7 +283,7 @@ class Events:
             yield Event(what, code, self._access(what, code, block, code.address()))
         elif what != "send":
             yield Event(what, code)
-        # without a state space in its opcode, the fence is for shared and global memory
+        # a fence.proxy.async without a state space is also a fence for global memory
         if code.opcode == "fence.proxy.async":
             yield Event("global_fence", code)
         if _is_plain_load(code):
@@ -296,7 +296,7 @@ class Events:
             yield Event("map_use", code, self._access("map_use", code, block, found[1]))
         if what in ("mma_commit", "mma_wait"):
             self._open.pop(("mma",), None)
-        # after these three events, ordinary reads and writes can still join their access
+        # after these three events, ordinary reads and writes can still join an earlier access
         elif what in ("barrier", "commit", "wait"):
             self._open = {k: v for k, v in self._open.items() if v.what in ("write", "read")}
         elif what not in _CLOSE_NOTHING:
@@ -436,7 +436,7 @@ _PASSED = ("fence", "init_fence", "barrier", "commit", "wait")
 
 
 def summaries(functions: tuple[Function, ...]) -> Callees:
-    """Return the events of each function that can be called, with those of its callees."""
+    """Return the events of each function that can be called, including its callees' events."""
     own = {function.name: function for function in functions if not function.is_entry}
     found: Callees = {}
 

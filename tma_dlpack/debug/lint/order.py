@@ -27,7 +27,7 @@ def _step(pattern: str, following: dict[str, str], wrong: str = "", name: str = 
 
 _BULK_LOAD = r"cp\.async\.bulk\S*\.shared::\w+\.global"
 _BULK_STORE = r"cp\.(reduce\.)?async\.bulk\S*\.global\.shared"
-#: Accesses to another block's memory. A copy without multicast accesses its own block's memory.
+#: Accesses to another block's memory. A load without multicast only writes its own block's memory.
 _REMOTE = (
     r"cp\.async\.bulk\S*\.multicast::cluster|cp\.async\.bulk\.shared::cluster\.shared::cta|"
     r"(mbarrier\.arrive|st|red|atom)\S*\.shared::cluster"
@@ -49,15 +49,16 @@ _MACHINES: Final = (
         _step(_BULK_LOAD, {}, "none", "early"),
         _step(_BULK_STORE, {}, "none", "early"),
     ),
-    # only the first access is a mistake, because one missing barrier affects all accesses
+    # only the first access is reported, because one missing barrier affects all accesses
     (
         _step(r"barrier\.cluster\.wait", {"none": "met"}),
         _step(_REMOTE, {"none": "met"}, "none", "remote"),
     ),
 )
 
-#: Ordinary accesses, for which the other block cannot wait. `_END` ends a thread. `_LEAVE` are
-#: arrivals: the other block can wait for such an arrival before it ends.
+#: `_ACCESS` matches ordinary accesses. The block whose memory is accessed cannot wait for such an
+#: access. `_END` matches the end of a thread. `_LEAVE` matches arrivals at a barrier. A block can
+#: wait for such an arrival before it ends.
 _ACCESS = re.compile(r"(ld|st|red|atom)\b(?!.*\.(async|param|local|const))")
 _END = re.compile(r"(ret|exit)\b")
 _LEAVE = re.compile(r"barrier\.cluster\.arrive|mbarrier\.arrive\S*\.shared::cluster|call\b|trap\b")

@@ -1,8 +1,8 @@
-"""The mbarriers of a function, the instructions that use each mbarrier, and their paths.
+"""The mbarriers of a function, the instructions that use them, and paths of the code.
 
 Barriers are grouped into families. A family is the barrier at one address, or the barriers of all
 stages of a ring. In a ring, the kernel selects a barrier by an index. Each ring is contiguous in
-memory, so the constant in an address identifies the ring.
+memory, so the constant part of an address identifies the ring.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COPY = re.compile(
 #: cluster.
 _PLACE_BITS = (1 << 24) - 1
 _BARRIER_BYTES = 8
-_MOST_OF_A_SPIN = 40  # a loop with fewer instructions may be a single wait
+_MOST_OF_A_SPIN = 40  # a loop with fewer instructions may only wait for a barrier
 _MOST_THREADS = 1024
 _OTHER_DIMENSION = re.compile(r"%n?tid\.[yz]")
 _BLOCK = re.compile(r"\.(reqntid|maxntid)\s+(\d{1,4})(?:\s*,\s*(\d{1,4}))?(?:\s*,\s*(\d{1,4}))?")
@@ -87,13 +87,13 @@ class Protocol:
         self.sites.append(site)
 
     def _families(self) -> None:
-        """Assign each site to a family, which is the address at which its ring begins."""
-        starts: dict[int, int] = {}  # address of an indexed site -> where its ring begins
+        """Assign each site to a family, whose number is the address at which its ring begins."""
+        starts: dict[int, int] = {}  # address of an indexed site -> start of its ring
         for at in sorted({site.at for site in self.sites if site.index and site.at >= APART}):
-            starts[at] = starts.get(at - _BARRIER_BYTES, at)  # the next stage, in an unrolled loop
+            starts[at] = starts.get(at - _BARRIER_BYTES, at)  # in unrolled loops, the next stage
         inits = [site for site in self.sites if site.kind == "init"]
         counts = {s.at: self.values.operand(s.code.split()[-1]) for s in inits}
-        # addresses of rings that a loop initialises, so that their ends are not known
+        # addresses of rings that a loop initialises; the ends of these rings are not known
         looped = {site.at for site in inits if registers(site.index)}
         unclear = set()
         for site in self.sites:
@@ -138,7 +138,7 @@ class Protocol:
 
     @cached_property
     def loops(self) -> list[tuple[int, frozenset[int]]]:
-        """The natural loops (header, blocks), smallest first, without loops that only wait."""
+        """The natural loops (header, blocks), smallest first; loops that only wait are skipped."""
         found: dict[int, set[int]] = {}
         for latch, header in _back_edges([block.next for block in self.flow.blocks]):
             body = found.setdefault(header, {header})
@@ -191,8 +191,8 @@ class Protocol:
     def threads(self, site: Site) -> tuple[int, bool]:
         """Return the maximum number of threads that execute a site, and whether it is exact.
 
-        The number is 0 if it is unknown, because the shape of the thread block is unknown or has
-        several dimensions.
+        The number is 0 if the thread block has an unknown shape or several dimensions, because the
+        threads cannot be counted then.
         """
         header = self.values.function.header
         size = _BLOCK.search(header)
@@ -248,7 +248,10 @@ def _of_thread_alone(terms: tuple[Term, ...]) -> bool:
 
 
 def _unwrapped(value: Value) -> Value:
-    """Return the address without `mapa` and masks, which is the offset in a block of a cluster."""
+    """Return the address without `mapa` and masks.
+
+    The result is the offset in the shared memory of one block.
+    """
     terms, constant = value
     if len(terms) == 1 and terms[0][1] == 1:
         symbol = terms[0][0]
@@ -265,8 +268,8 @@ def _unwrapped(value: Value) -> Value:
 def _turned(index: tuple[Term, ...]) -> int:
     """Return the constant n of an index ``(i + n) % stages`` in bytes, or 0 for other indices.
 
-    In PTX, the remainder is the index minus a multiple of a quotient, and the quotient is computed
-    from i + n.
+    In PTX, this remainder is the index minus a multiple of a quotient. The operand of the quotient
+    contains i + n.
     """
     added = [term for term in index if term[1] > 0]
     for symbol, factor in index:
@@ -288,7 +291,7 @@ def _added(value: Value, number: int) -> Value:
 
 def _back_edges(follows: Sequence[Sequence[int]]) -> Iterator[tuple[int, int]]:
     """Yield the back edges (from, to) of a depth-first search from the entry."""
-    state = [0] * len(follows)  # 1: on the path, 2: done
+    state = [0] * len(follows)  # 1: on the current path, 2: finished
     work: list[tuple[int, Iterator[int]]] = []
     if follows:
         state[0] = 1

@@ -1,11 +1,11 @@
 """Rules about pairs of events, such as a write and a later copy, which need a fence between them.
 
 A fact is (access, state, exact): an access, its state after the later events of a path, and
-whether the registers of its address are unchanged. A use is an event that needs the access to be in
-a right state. `_NEXT` maps events to changes of a state. `_PAIRS` lists the wrong states for each
-pair of a fact and its use. A use in a wrong state is an error if both accesses certainly touch the
-same byte and no path has a right state. It is a warning if some path has a right state. If nothing
-is known about the addresses, most pairs give no finding.
+whether the registers of its address are unchanged. A use is a later event that is a mistake in some
+states of the access. `_NEXT` maps events to changes of a state. `_PAIRS` lists the wrong states for
+each pair of a fact and its use. A use in a wrong state is an error if both accesses certainly touch
+the same byte and the state is wrong on every path. It is a warning if the state is wrong on only
+some paths. If nothing is known about the addresses, most pairs produce no finding.
 """
 
 from __future__ import annotations
@@ -101,15 +101,15 @@ class Mistake:
 # at an mbarrier) and "met" (a wait for an mbarrier followed the arrival)
 _FENCED = {"open": "fenced", "shared": "done", "some": "done", "arrived": "done", "met": "done"}
 _SHARED = {"open": "shared", "fenced": "done"}
-# "committed n" means that the group of the access was committed, and n groups after it
+# "committed n" means that the group of the access was committed, and then n more groups
 _COMMITTED = {
     "open": "committed 0",
     **{f"committed {n}": f"committed {n + 1}" for n in range(8)},
 }
 
 #: (fact, event) -> {old state: new state}; a state that is not in the dict does not change.
-#: A fact in the state "done" is kept, because a path on which the state is right turns an error
-#: into a warning.
+#: A fact in the state "done" is kept, because a path with this state turns the error of another
+#: path into a warning.
 _NEXT: dict[tuple[str, str], dict[str, str]] = {
     ("write", "fence"): _FENCED,
     ("write", "barrier"): _SHARED,
@@ -169,11 +169,11 @@ class _Pair(NamedTuple):
 #: Some severities are below "error", for the following reasons. In tests, an ordinary write before
 #: a load never overwrote the loaded data. A block that ends with a store in flight keeps its memory
 #: until the store is complete (H100: 0 of 8,448 tiles were wrong; tests/lint/test_on_gpu.py). If
-#: the readers only met at a barrier of the warp or block, a bulk load overtakes reads that are
-#: still running (8,184 of 8,448 tiles were wrong). If the readers arrived at an mbarrier, no load
-#: overtook a read (0 of 8,448). A copy right after the initialisation by the same thread is common
-#: in kernels that work (nine kernels of ThunderKittens and FlashAttention-3). But it is an error if
-#: another thread uses the mbarrier without a barrier after the initialisation.
+#: only a barrier of the warp or block synchronised the readers, a bulk load overtook reads that
+#: were still running (8,184 of 8,448 tiles were wrong). If the readers arrived at an mbarrier, no
+#: load overtook a read (0 of 8,448). Nine working kernels of ThunderKittens and FlashAttention-3
+#: issue a copy immediately after the same thread initialised its mbarrier. But a use by another
+#: thread is an error if no barrier separates it from the initialisation.
 _PAIRS: Final = {
     tuple(pair.split(" > ")): _Pair(rule, frozenset(wrong.split()), most, message, fix)
     for pair, rule, wrong, most, message, fix in coerce.rows("""
@@ -231,8 +231,8 @@ publish > map_use | MAP_FENCE | open | error | a tensor map is published by tens
     [map], 128 before the copy, by the thread that issues it
 """)
 }
-#: Rules without a finding if at least one path is right. In most cases, the use runs only after
-#: this path, under a condition that the analysis does not recognise.
+#: Rules that produce no finding if the state is not wrong on at least one path. In most cases, the
+#: use runs only after this path, under a condition that the analysis does not recognise.
 _ON_EVERY_PATH = ("BULK_WAIT", "MAP_FENCE", "BLOCK_BARRIER", "MMA_WAIT")
 _USES = frozenset(use for _, use in _PAIRS)
 
@@ -277,7 +277,7 @@ def paths(events: Events) -> Iterator[Mistake]:
                 facts = _after(flow, block, event, facts)
         return facts
 
-    # `flow.run` finds the facts at the start of each block; the second pass reports
+    # `flow.run` finds the facts at the start of each block; this second pass records the uses
     for block, facts in enumerate(flow.run(transfer, {})):
         if facts is not None:
             transfer(block, dict(facts), report=True)
@@ -294,13 +294,13 @@ def _after(flow: Flow, block: int, event: Event, facts: Facts) -> Facts:
         return _rewritten(event.registers, facts)
     if what in _KEPT and access is not None:
         conditions = flow.conditions(event.code, block)
-        # an access without a predicate certainly runs again, so it replaces its earlier facts
+        # an access without a predicate runs each time, so it replaces the facts of its last run
         if not event.code.guard:
             facts = {key: value for key, value in facts.items() if key[0] is not access}
         return facts | {(access, "open", True): conditions}
     if what == "results":
         for fact, state, _ in facts:
-            # if an accumulator in flight is moved, the target is in flight too
+            # if a register is moved before its wgmma is complete, the target is incomplete too
             if fact.what == "mma" and state != "waited":
                 for source, target in event.moves:
                     if source in fact.results:
@@ -337,7 +337,7 @@ _LEADERS = (0, 32, 64, 96, 128, 256, 384)
 
 
 def is_of_one(there: Conditions, here: Conditions) -> bool:
-    """Return whether a leading thread meets both conditions, and its neighbour only `there`."""
+    """Return whether a leading thread meets `here` and `there`, and the next only `there`."""
     return any(
         all(holds_at(c, leader) for c in (*here, *there))
         and all(holds_at(c, leader + 1) for c in there)
@@ -380,7 +380,7 @@ def _look(
         relation = "must" if access is None else events.overlap(fact, access, exact)
         if relation == "no" or relation == "apart":
             continue
-        # the thread that waited also writes, so nothing is missing
+        # the thread that waited also writes, so no barrier is needed
         if state == "waited" and what == "write" and fact.conditions <= here:
             state = "done"
         # a missing barrier matters only if a thread other than the copying thread made the access
@@ -409,7 +409,7 @@ def _judged(
     if not wrong:
         return None
     must = any(wrong.values())
-    # without a certain overlap, only barriers and maps give a finding
+    # if the overlap is not certain, only mistakes with barriers and maps are reported
     if not must and pair[0] not in ("init", "replace", "publish"):
         return None
     right = len(wrong) < len(states)

@@ -3,8 +3,8 @@
 The rules without maps are about the memory of a map, about alignment, and about instructions that
 need a cluster or an architecture. The maps of a launch come from a trace, or are passed in the
 order of the kernel's parameters of 128 bytes. A copy whose rank or mode differs from its map is an
-error (measured: the copy ends in error 715). It is a warning if no sum of copies has the bytes that
-a barrier expects, or if no map has the swizzle of a matrix descriptor.
+error (measured: the copy ends in error 715). The finding is only a warning if the bytes that a
+barrier expects are no sum of the copies' bytes, or if no map has the swizzle of a descriptor.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def alone(events: Events) -> Iterator[Mistake]:
 
 
 def _operands(events: Events) -> Iterator[Mistake]:
-    """Yield wrong literal sizes of bulk copies, and remote addresses that are used as local."""
+    """Yield wrong constant sizes of bulk copies, and remote addresses used as local addresses."""
     values = events.flow.values
     for code in values.function.code:
         if _BULK.match(code.opcode):
@@ -124,7 +124,7 @@ def _operands(events: Events) -> Iterator[Mistake]:
 
 
 #: Required alignment of an address in shared memory, in bytes (PTX ISA 9.0, cp.async.bulk.tensor,
-#: cp.async.bulk, mbarrier). Maps with a swizzle do not need more than 128 (measured on sm_90).
+#: cp.async.bulk, mbarrier). Maps with a swizzle need at most 128 bytes (measured on sm_90).
 _OF_TENSOR, _OF_BULK, _OF_BARRIER = 128, 16, 8
 
 
@@ -184,7 +184,7 @@ def _declared(values: Values, terms: Sequence[tuple[Symbol, int]]) -> tuple[str,
 
 
 def _unacquired(events: Events) -> Iterator[Mistake]:
-    """Yield a copy whose map is in global memory, if the kernel acquires and changes no maps."""
+    """Yield a copy with a map in global memory if the kernel neither acquires nor changes maps."""
     accesses = events.accesses
     there = {event.what for block in events.blocks for event in block}
     if there & {"acquire", "replace", "publish", "call"}:
@@ -227,7 +227,7 @@ def _knows_clusters(function: Function) -> bool:
 
 
 def _clusters(events: Events) -> Iterator[Mistake]:
-    """Yield multicast without a cluster, and instructions that a plain architecture lacks."""
+    """Yield multicast without a cluster, and instructions that need a target such as sm_90a."""
     function, target = events.flow.values.function, events.flow.values.module.target
     plain = bool(_PLAIN_TARGET.match(target))
     multicast = []
@@ -244,7 +244,7 @@ def _clusters(events: Events) -> Iterator[Mistake]:
 
 _RANK = re.compile(r"\.tensor\.([1-5])d(?!.*(?:gather4|scatter4))")
 _OF_128_BYTES = re.compile(rf"\.param\b[^,()]*?([A-Za-z_$%][\w$]*)\s*\[{targets.MAP_BYTES}\]")
-_MOST_BYTES = 1 << 20  # an mbarrier can expect only fewer bytes
+_MOST_BYTES = 1 << 20  # an mbarrier can only expect fewer bytes than this
 
 #: (index of a parameter, offset in it) -> the maps that were passed there.
 Places = dict[tuple[int, int], list[tma.TensorMap]]
@@ -319,9 +319,9 @@ def with_maps(events: Events, launched: LaunchedMaps) -> Iterator[Mistake]:
 def bytes_of_copies(
     events: Events, launched: LaunchedMaps | None
 ) -> Callable[[Instruction], int | None]:
-    """Return a function that returns the bytes that a copy completes, or None if they are unknown.
+    """Return a function that maps a copy to its number of bytes, or to None if it is unknown.
 
-    The number is in the instruction of a plain copy, and in the map of a tensor copy.
+    The instruction of a plain copy contains this number. For a tensor copy, the map determines it.
     """
     places = launched.of(events.flow.values.function) if launched else {}
     maps: dict[int, set[int]] = defaultdict(set)
@@ -391,7 +391,7 @@ def _expected(values: Values, sums: set[int]) -> Iterator[Mistake]:
 def _sums_of(sizes: Iterable[int]) -> set[int]:
     """Return every sum of sizes that an mbarrier can count; a size may occur several times."""
     step = min(sizes)
-    least: dict[int, int] = {0: 0}  # remainder modulo the least size -> the least sum with it
+    least: dict[int, int] = {0: 0}  # remainder modulo `step` -> the least such sum
     work = [0]
     while work:
         at = work.pop()
@@ -421,7 +421,7 @@ def _descriptors(values: Values, swizzles: set[int]) -> Iterator[Mistake]:
 
 
 def _constants(value: Value | None, depth: int) -> Sequence[int]:
-    """Return the constants in a value that is made by sums and bit operations."""
+    """Return the constants in a value that is computed by additions and OR operations."""
     if value is None or depth > 4:
         return ()
     inner = [a for symbol, _ in value[0] if symbol.op in ("or", "sum") for a in symbol.arguments]

@@ -4,7 +4,7 @@ A dump is an ELF file. `container` reads the sections of the dump, and the sourc
 cubins in it. `dump` reads the tables of the dump, which `TABLES` describes. `sass` decodes the
 instructions of TMA and mbarriers. `flow` computes the values of registers at the time when an
 instruction ran. `memory` decodes barriers and maps. `survey` finds the instruction at which each
-warp is. `faults` and `hangs` find causes with the rows of `causes.CAUSES` and `ptx.stuck.ROWS`.
+warp is. `faults` finds causes with `causes.CAUSES`, and `hangs` finds causes with `ptx.stuck.ROWS`.
 If an operand is unknown, `likely` ranks candidates for the cause. `results` has the returned
 classes, and `pictures` has their HTML. `program` runs a program with core dumps switched on.
 
@@ -62,8 +62,9 @@ def postmortem(path: str | os.PathLike[str]) -> PostMortem:
 
     Notes
     -----
-    `postmortem` needs no GPU and no CUDA installation. It guesses nothing: `.notes` says what the
-    file lacks. The layouts and the causes were measured on an H100 (driver 580.159.04, 2026-11-22).
+    `postmortem` needs no GPU and no CUDA installation. A cause without a proof is marked as
+    "likely", and `.notes` lists the data that the file lacks. The layouts and the causes were
+    measured on an H100 (driver 580.159.04, 2026-11-22).
 
     Examples
     --------
@@ -93,13 +94,13 @@ def read(dump: Dump) -> PostMortem:
     """Return the faults, barriers, maps and kernels of a dump."""
     survey = Survey(dump)
     faults = tuple(faults_of(dump))
-    # a `Grid` has arrays, so it cannot be hashed, and its id is the key
+    # a `Grid` has arrays and cannot be hashed, so the key is its id
     running = {id(block.grid): block.grid for block in dump.blocks if block.grid is not None}
     # launches with equal parameters have the same maps, which are listed once
     found = {grid.parameters: maps_of(dump, grid) for grid in running.values()}
     notes = [*dump.notes]
     trapped = any(what == TRAP for rows in survey.standing.values() for what, _ in rows)
-    # after a fault or a trap, a wait is not a hang, because the kernel ended before the wait could
+    # a wait is not a hang if a fault or a trap ended the kernel during the wait
     barriers = tuple(barriers_of(survey, died=bool(faults) or trapped))
     if faults and any(barrier.waiting for barrier in barriers):
         notes.append(

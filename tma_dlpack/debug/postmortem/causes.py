@@ -1,7 +1,7 @@
 """Table of the causes of faults: the mistake in an instruction's operands, and its fix.
 
-A row of `CAUSES` names the operands that its test needs. If the file lacks one of these operands,
-the row is skipped. A row also names the errors in which its cause ends. If the hardware reported
+A row of `CAUSES` names the operands that its test needs. If the dump lacks one of these operands,
+the row is skipped. A row also names the errors that its cause produces. If the hardware reported
 one of these errors, the cause is sure, and it is listed before other causes.
 
 Source: the errors of each cause were measured on an H100, driver 580.159.04, 2026-11-22.
@@ -22,7 +22,7 @@ from tma_dlpack.debug.postmortem.sass import STORES, Instruction
 # numbers of exceptions (keys of `EXCEPTIONS`)
 ILLEGAL, RANGE, MISALIGNED = 4, (5, 17), (6, 11)
 NO_MEMORY = (1, 10, 14)
-# alignments and a size in bytes; PTX ISA, cp.async.bulk and cp.async.bulk.tensor
+# alignments, and the size of an mbarrier, in bytes; PTX ISA, cp.async.bulk(.tensor) and mbarrier
 SMEM_ALIGNMENT, MAP_ALIGNMENT, BULK_ALIGNMENT, BARRIER_BYTES = 128, 64, 16, 8
 
 
@@ -35,7 +35,7 @@ class Use:
     exception: int
     shared_bytes: int
     cluster_blocks: int
-    # operands of a copy; a load writes to this address in shared memory, and a store reads from it
+    # operands of a copy; `shared_address` is the destination of a load, or the source of a store
     shared_address: int | None = None
     barrier: int | None = None
     coordinates: tuple[int, ...] | None = None  # innermost first
@@ -61,7 +61,7 @@ class Use:
 
 
 class Row(NamedTuple):
-    """A cause of faults, with its test, the errors in which it ends, and its fix."""
+    """A cause of faults, with its test, the errors that it produces, and its fix."""
 
     rule: str
     exceptions: tuple[int, ...]
@@ -131,14 +131,14 @@ def _multicast(use: Any) -> str:
 
 
 def _tile_aligned(use: Any) -> object:
-    # a tensor copy needs an alignment of 128 bytes, and a bulk copy without a map needs 16
+    # a tensor copy needs an alignment of 128 bytes, and a bulk copy without a map needs 16 bytes
     must = SMEM_ALIGNMENT if use.op.has_map else BULK_ALIGNMENT
     rest, what = use.shared_address % must, "source" if use.is_store else "destination"
     return rest and f"the {what} {use.shared_address:#x} is {rest} bytes past a multiple of {must}"
 
 
 def _tile_inside(use: Any) -> object:
-    # if `shared_bytes` is 0, the dump lacks the size, so the test cannot decide
+    # if `shared_bytes` is 0, the dump lacks the size, so this cause is not reported
     start, size = offset_of(use.shared_address), use.map.smem_bytes
     return 0 < use.shared_bytes < start + size and (
         f"the tile takes shared memory {start:#x}..{start + size:#x} ({size:,} bytes); the "
@@ -148,7 +148,7 @@ def _tile_inside(use: Any) -> object:
 
 def _barrier_inside(use: Any) -> object:
     offset = offset_of(use.barrier)
-    # the upper bits are the block's rank; 64 or more is not a rank, so this is no shared address
+    # the upper bits of a shared address are the rank of its block, which is less than 64
     is_beyond = 0 < use.shared_bytes < offset + BARRIER_BYTES and use.barrier >> BLOCK_SHIFT < 64
     return (
         is_beyond and f"the barrier {offset:#x} is beyond the block's {use.shared_bytes:#x} bytes"
@@ -156,8 +156,8 @@ def _barrier_inside(use: Any) -> object:
 
 
 def _barrier_late(use: Any) -> str:
-    # the barrier is in its initial state, in which this arrival cannot fail; so the arrival came
-    # before the initialisation
+    # at a barrier in its initial state, this arrival cannot fail; because it failed, it came before
+    # the initialisation
     word = use.word
     is_new = word.arrivals == word.count > 0 and not word.bytes and not word.phase
     if not use.op.is_arrival or not is_new or _arrivals(use) or _bytes(use):
@@ -322,7 +322,7 @@ CAUSES: Final = (
         "announce in several phases, or in several barriers",
     ),
 )  # fmt: skip
-# this row is tested only if no other cause is sure, because it holds for many wrong maps
+# this row is tested only if no other cause is sure, because it also holds for other mistakes
 _LAST: Final = Row(
     "TENSOR_ADDRESS", NO_MEMORY, "map", _no_memory,
     "encode with the address of device memory, and keep the tensor alive until the kernel ends",
@@ -338,7 +338,7 @@ def causes_of(use: Use) -> tuple[Cause, ...]:
 
 
 def _cause(row: Row, use: Use) -> list[Cause]:
-    # a cause is sure if it ends in the reported error, or if the number of this error is unknown
+    # a cause is sure if it produces the reported error, or if this error's number is unknown
     is_known = all(getattr(use, name) is not None for name in row.needs.split())
     text = is_known and row.found(use)
     is_sure = use.exception in row.exceptions or use.exception not in EXCEPTIONS

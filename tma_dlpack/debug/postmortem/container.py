@@ -89,7 +89,7 @@ class Elf:
             raise self._cut(table + count * _SECTION.itemsize)
         self.sections = np.frombuffer(data, _SECTION, count, table)
         names = int(first["link"]) if names == _EXTENDED else names
-        # the sum of two u64 may wrap, so that the end is below the offset
+        # the sum of two u64 may wrap; the end is then less than the offset
         ends = self.sections["offset"] + self.sections["size"]
         there = self.sections["type"] != SHT_NOBITS
         bad = there & ((ends > len(data)) | (ends < self.sections["offset"]))
@@ -192,15 +192,15 @@ class _Bytes:
 class LineTable:
     """The source lines of a cubin, from the section `.debug_line` of ``nvcc -lineinfo`` and Triton.
 
-    NVIDIA's extended opcode 0x90 has the number of a call's row, and the code of the rows after it
-    was inlined at this call. So for one address, the line in an inlined function and the lines of
-    its callers are known.
+    NVIDIA's extended opcode 0x90 has the number of a call's row. The code of the next rows was
+    inlined at this call. Therefore the line in an inlined function and the lines of its callers are
+    known for an address.
     """
 
     def __init__(self, image: Elf) -> None:
         self.units: list[_Unit] = []
         section = image.by_name.get(".debug_line")
-        # each unit begins with 4 bytes that have the size of the rest
+        # each unit begins with 4 bytes, which are the size of the rest of the unit
         data = _Bytes(bytes(image.content(section)) if section is not None else b"")
         while data.at + 4 < len(data.data):
             size = data.number(4)
@@ -220,7 +220,7 @@ class _Unit:
 
     def __init__(self, program: _Bytes) -> None:
         self.rows: list[Row] = []
-        # address -> number of its row (from 1); if there are several rows, the last, innermost row
+        # address -> number of its row (from 1); of several rows, the last, which is innermost
         self.numbers: dict[int, int] = {}
         # addresses after the last instruction of a sequence
         self.ends: list[int] = []
@@ -239,8 +239,8 @@ class _Unit:
         while 0 < number <= len(self.rows) and len(found) < _MOST_CALLS:
             row = self.rows[number - 1]
             found.append(f"{row.file}:{row.line}")
-            # a call's row is before the rows that are inlined at it; in a damaged file, this check
-            # avoids a cycle
+            # the row of a call is before the rows of the inlined code; in a damaged file, it may be
+            # after them, and this check avoids a cycle
             number = row.caller if row.caller < number else 0
         return tuple(dict.fromkeys(found))
 
@@ -256,7 +256,7 @@ class _Unit:
         # line_base, line_range and opcode_base, then the number of operands of each standard opcode
         base, span, opcodes = signed(unit.number(1), 8), unit.number(1), unit.number(1)
         sizes = [unit.number(1) for _ in range(opcodes - 1)]
-        # both tables count from 1; folder 0 is the folder of the compilation
+        # the numbers of folders and files begin at 1; folder 0 is the folder of the compilation
         folders, files = [""], [""]
         while name := unit.text():
             folders.append(name)

@@ -1,8 +1,8 @@
 """Reader of the tables of a GPU core dump, from devices and grids to registers and memory.
 
 `TABLES` has every field that is read. Newer drivers append fields to a table. A field that a file
-lacks is read as 0. The parent of a section is a row of another table: `sh_link` is the section of
-this table, and `sh_info` is the number of the row.
+lacks is read as 0. The parent of a section is a row of another table: `sh_link` is the index of
+the section with this table, and `sh_info` is the index of the row.
 
 Sources: the layout is from cudacoredump.h of the CUDA toolkit 13 (extras/Debugger/include). The
 meaning of the fields was measured on an H100, driver 580.159.04, 2026-11-22.
@@ -42,7 +42,7 @@ PARAMETERS, UNIFORM = _USER + 18, _USER + 19
 
 
 class Table(NamedTuple):
-    """A kind of table: the type of its sections, the maximum rows of a section, and the fields."""
+    """A kind of table: the type of its sections, their maximum number of rows, and the fields."""
 
     section: int
     most_rows: int
@@ -148,7 +148,7 @@ class Kernel(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The C++ name without arguments, then the GPU if the dump has several GPUs."""
+        """The C++ name without arguments, with the GPU's number if the dump has several GPUs."""
         short = short_name(self.mangled)
         return short if self.gpu is None else f"{short} on GPU {self.gpu}"
 
@@ -197,11 +197,11 @@ class Warp:
 
     @property
     def error_pc(self) -> int | None:
-        """Address of the instruction that failed; None if no instruction failed."""
+        """Address of the instruction that failed; None if none failed."""
         return int(self.row["error_pc"]) if self.row["has_error_pc"] else None
 
     def groups(self) -> Iterator[tuple[int, Rows]]:
-        """Yield each program counter of the warp's threads, and their rows in `lanes`."""
+        """Yield each program counter of threads, and the rows in `lanes` of these threads."""
         # `valid` has a bit for each lane, which is set if the lane's thread has not exited
         pcs = self.lanes["pc"]
         live = (int(self.row["valid"]) >> self.lanes["lane"].astype(np.uint64) & 1).astype(bool)
@@ -227,7 +227,7 @@ class Dump:
     target : str
         The architecture of the GPU, such as "sm_90".
     notes : list of str
-        The parts that could not be read, and why.
+        The parts that could not be read, and the reasons.
     """
 
     devices: Rows
@@ -299,19 +299,19 @@ class Dump:
         return self._children.get((TABLES[table].section, parent, row))
 
     def _below(self, table: str, parent: int, row: int) -> Iterator[tuple[int, int, Rows]]:
-        """Yield the rows of the table below a row of its parent: section, row number, fields."""
+        """Yield the rows of the table whose parent is a row: section, row number, fields."""
         section = self._child(table, parent, row)
         if section is not None:
             for number, found in enumerate(self.rows(table, section)):
                 yield section, number, found
 
     def part(self, kind: int, parent: int, row: int) -> memoryview:
-        """Return the memory or registers below a row of their parent, if the file has them."""
+        """Return the memory or registers whose parent is a row; empty if the file lacks them."""
         section = self._children.get((kind, parent, row))
         return self.elf.content(section) if section is not None else self.elf.data[:0]
 
     def words(self, kind: int, parent: int, row: int) -> Rows:
-        """Return the 32-bit registers below a row of their parent."""
+        """Return the 32-bit registers whose parent is a row; empty if the file lacks them."""
         data = self.part(kind, parent, row)
         return np.frombuffer(data, "<u4", len(data) // 4)
 
@@ -347,7 +347,7 @@ class Dump:
 
     @cached_property
     def windows(self) -> Rows | None:
-        """The first context, which has the start addresses of shared, local and global memory."""
+        """The first context's row, with the start addresses of shared, local and global memory."""
         found = (
             row
             for device, _ in enumerate(self.devices)
@@ -390,7 +390,7 @@ class Dump:
     @cached_property
     def has_global_memory(self) -> bool:
         """Whether the dump was made with global memory."""
-        # a dump without global memory still has a few pieces of it, so the flag is tested
+        # a dump without global memory has some pieces of global memory, so the flag is tested
         skipped = any(
             int(row["flags"]) & _SKIP_GLOBAL
             for section in self.elf.of_type(TABLES["meta"].section)
@@ -415,7 +415,7 @@ class Dump:
         found = []
         for n in self.elf.of_type(IMAGE):
             data = self.elf.content(int(n))
-            # the code of an image without bytes was left out of the dump
+            # if an image has no bytes, the dump was made without its code
             if not len(data):
                 continue
             try:

@@ -32,13 +32,13 @@ _BEFORE, _AFTER = 4, 2
 _SECONDS = 10
 # a line of nvdisasm: "/*0010*/  MOV R1, c[0x0][0x28] ;"
 _LINE = re.compile(r"/\*([0-9a-f]+)\*/\s+(\S.*?)\s*;")
-# size of the window of shared memory in generic addresses; local memory's window has this size too
+# size of the window of shared memory in generic addresses, and of local memory's window
 _WINDOW_BYTES = 1 << 24
 
 
 def faults_of(dump: Dump) -> list[Fault]:
     """Return every kind of fault with its number of warps."""
-    # kind -> its first fault, the address of the failed instruction, and the warps with this kind
+    # kind -> first fault of this kind, address of the failed instruction, warps with such a fault
     kinds: dict[tuple[object, ...], tuple[Fault, int, list[Warp]]] = {}
     seen: set[int] = set()
     # blocks are in launch order (x fastest), so that the report shows the first block
@@ -205,7 +205,7 @@ def _read_map(use: Use, address: int) -> None:
 
 
 def _notes(use: Use) -> Iterator[str]:
-    """Yield notes about the operands of a fault that the file lacks."""
+    """Yield notes about the operands that the file lacks."""
     op = use.op
     if op.coding is None:
         return
@@ -225,7 +225,7 @@ def _notes(use: Use) -> Iterator[str]:
 
 
 def listing(dump: Dump, pc: int) -> tuple[str, ...]:
-    """Return the instructions around an address, which ">" marks, or () without nvdisasm."""
+    """Return the instructions near an address, with ">" at the address; () without nvdisasm."""
     program, function = driver.tool("nvdisasm"), dump.function_at(pc)
     if program is None or function is None:
         return ()

@@ -1,10 +1,10 @@
 """Control flow of a function, and values of registers at an instruction.
 
-A warp runs on after the instruction that failed, and a wait is a loop. So the dump has the values
-of registers at a later time. `Registers` returns the value of a register at an earlier instruction.
-If no instruction in between writes the register, this is the value in the dump. If exactly one
-instruction can have written the register, this is the value that the instruction computed, if the
-code shows the value. Otherwise, the value is None.
+A warp continues to run after the instruction that failed, and a wait is a loop. Therefore the dump
+has the values that the registers had later. `Registers` finds the value of a register at an earlier
+instruction. If no instruction wrote the register between that instruction and the dump, the value
+is in the dump. Otherwise, the value may be computed from the code if exactly one instruction can
+have written the register. In all other cases, the value is None.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class Flow:
     ) -> set[int] | None:
         """Return the places that can be reached from a place, or None if they are too many.
 
-        If `back`, the search goes backwards. It does not continue from a place for which `stop` is
-        true.
+        If `back` is true, the search goes backwards. The search does not continue from a place for
+        which `stop` is true.
         """
         edges: list[tuple[int, ...]] | list[list[int]]
         edges = self.predecessors if back else self.successors
@@ -122,10 +122,10 @@ class Flow:
         return (after & before) - {start, end}
 
     def _waits_of(self, place: int) -> tuple[int, ...]:
-        """Return the waits whose loop contains an instruction; empty if there is no such loop.
+        """Return the waits in the loop that contains an instruction; () if there is no such loop.
 
-        The loop must do nothing but wait, which means that it has no copy, arrival, block barrier,
-        store or matrix instruction.
+        The loop must only wait, which means that it has no copy, arrival, block barrier, store or
+        matrix instruction.
         """
         if self[place].is_wait:
             return (place,)
@@ -141,8 +141,9 @@ class Flow:
         return tuple(sorted(i for i in ahead & behind if self[i].is_wait))
 
     def _unanswered(self, place: int) -> tuple[int, ...]:
-        """Return the waits whose result an instruction needs; empty if it needs another result."""
-        # an instruction of unknown duration sets a scoreboard, and readers of its result need it
+        """Return the waits whose result an instruction needs; () if it needs other results."""
+        # an instruction of unknown duration sets a scoreboard; an instruction that reads the result
+        # waits for this scoreboard
         needed = self[place].needed_scoreboards
         if len(needed) != 1:
             return ()
@@ -168,7 +169,8 @@ class Flow:
 
         seen = self.reach(place, back=True, stop=writes)
         found = [i for i in seen or () if writes(i)]
-        # if place 0 was seen, a path from the start has no writer, so the value may be older
+        # if the search saw place 0, a path from the function's start has no writer, so the register
+        # may have an older value
         if len(found) != 1 or found[0] == place or (0 in (seen or ()) and found[0] != 0):
             return None
         return found[0]
@@ -200,9 +202,9 @@ class Registers:
         """Read the registers of a thread that is at `pc`.
 
         If `pc` is None or in another function, only values that the code computes are known. If
-        `ahead`, values are computed at instructions that will run after `pc`, such as those of the
-        loop in which the thread is. Otherwise, values are computed at instructions that ran before
-        `pc`.
+        `ahead` is true, the methods return values at instructions that will run after `pc`, such as
+        instructions of the thread's loop. Otherwise, they return values at instructions that ran
+        before `pc`.
         """
         self.warp, self.flow, self.lane, self.ahead = warp, flow, lane, ahead
         is_here = pc is not None and flow.function.at(pc) is not None

@@ -27,8 +27,8 @@ def barriers_of(survey: Survey, died: bool) -> Iterator[DeadBarrier]:
 def _order(barrier: DeadBarrier) -> tuple[object, ...]:
     """Return a sort key.
 
-    Barriers that are a cause come first, then barriers that wait for another barrier, then barriers
-    without waiting warps.
+    Barriers that cause the hang come first. Then come barriers whose warps wait because of another
+    barrier, and then barriers without waiting warps.
     """
     word = barrier.count, barrier.arrivals, barrier.bytes, barrier.phase
     rank = 2 if not barrier.waiting else int(barrier.rule == "HANG_FOLLOWS")

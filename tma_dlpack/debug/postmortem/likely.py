@@ -1,8 +1,8 @@
 """Finder of likely causes of a fault with unknown operands.
 
 If no cause in `causes` is found, each barrier of the block and each map of the kernel is a
-candidate. The rules are tested as if the instruction had used this barrier or map. A result is no
-proof, so the report marks it with "likely".
+candidate. The rules are tested as if the instruction had used this candidate. This proves nothing,
+so the report marks the found causes with "likely".
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _barriers_in(use: Use) -> str:
 
 def _of_unknown_map(use: Use, flow: Flow) -> Iterator[Cause]:
     """Yield the likely causes of a failed copy whose map is unknown."""
-    # first a misaligned map and zero bytes, then each map among the parameters, then maps elsewhere
+    # in this order: a misaligned map, zero bytes, each map among the parameters, maps elsewhere
     grid = use.warp.block.grid
     dump = use.warp.dump
     maps = maps_of(dump, grid) if grid is not None else ()
@@ -174,7 +174,7 @@ def _zeros_in(grid: Grid, maps: Iterable[FoundMap]) -> int | None:
     rest = bytearray(grid.parameters)
     for found in maps:
         rest[found.offset : found.offset + targets.MAP_BYTES] = b"\1" * targets.MAP_BYTES
-    # CUtensorMap is aligned to 128 bytes since CUDA 13, and to 64 before
+    # CUtensorMap is aligned to 128 bytes in CUDA 13 and later, and to 64 in earlier releases
     for alignment in (SMEM_ALIGNMENT, MAP_ALIGNMENT):
         first = -int(grid.row["parameters"]) % alignment
         for place in range(first, len(rest) - targets.MAP_BYTES + 1, alignment):

@@ -1,8 +1,8 @@
 """Decoders of objects in memory: the 64 bits of an mbarrier, and the 128 bytes of a tensor map.
 
-NVIDIA does not publish the layout of an mbarrier. It was measured on an H100 (driver 580.159.04,
-2026-11-22) in kernels that were stopped. In two tests with 512 and 1,000 random states, the decoded
-values were right for all states::
+NVIDIA does not publish the layout of an mbarrier. This layout was measured on an H100 (driver
+580.159.04, 2026-11-22) in kernels that were stopped. In two tests with 512 and 1,000 random states,
+the decoded values were correct for all states::
 
     bit  63     62 ........ 43  42  41 ...... 21  20 ....... 1  0
          phase  -(arrivals)     0   -(bytes)      -(count)      0
@@ -76,14 +76,15 @@ def looks_like_one(word: Any, most_arrivals: int) -> Any:
 
 # -- tensor maps among the parameters --------------------------------------------------------------
 
-# bytes; CUtensorMap is aligned to 64 (128 since CUDA 13)
+# alignment of a CUtensorMap in bytes (128 in CUDA 13 and later)
 _ALIGNMENT = 64
-# number of bits of a tensor's address; alignment of the address in bytes; the size of a box's
-# innermost row is a multiple of this many bytes
+# maximum number of bits of a tensor's address; alignment of this address in bytes; the number of
+# which the bytes of a box's innermost row are a multiple
 _ADDRESS_BITS, _ADDRESS_UNIT, _INNER_BYTES = 57, 16, 16
-# architecture for which the second half of a map is known: the box's bytes, 0, a repeat, zeros
+# architecture for which the words in a map's second half are known: the box's bytes, 0, one of
+# `_REPEATS`, zeros
 _MEASURED = "sm_90"
-# possible values in the second half: the maximum bytes of a box, and the repeats
+# maximum bytes of a box, and possible values of the third word in a map's second half
 _MOST_BOX_BYTES, _REPEATS = 233_472, (0, 16, 256, 512, 1024)
 
 

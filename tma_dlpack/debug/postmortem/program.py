@@ -22,16 +22,16 @@ from tma_dlpack.debug.postmortem.results import DeadBarrier, Fault, PostMortem
 from tma_dlpack.debug.programs import status_of
 
 #: Parts that every dump leaves out. The reader does not need the constant banks, because parameters
-#: have their own sections. If the dump includes constant banks, driver 580.159.04 stops after 69 KB
-#: in a torch process.
+#: have their own sections. If the dump includes constant banks, driver 580.159.04 stops writing
+#: after 69 KB in a torch process.
 _SKIPPED: Final = "skip_nonrelocated_elf_images,skip_constbank_memory"
 #: Parts that are left out by default. Without global memory, a dump is small and has no user data.
 _MEMORY: Final = "skip_global_memory,skip_local_memory"
-#: The time between two checks of the dumps, and the time without growth after which a dump may be
+#: The time between two checks of the dumps. A dump that did not grow for the second time may be
 #: complete.
 _LOOK_SECONDS, _SETTLED_SECONDS = 0.05, 1.0
-#: The time without growth after which the wait for a dump ends, for a running process and for an
-#: ended process; and the longest wait for all dumps.
+#: The wait for dumps ends if they do not grow for the first time (the process runs) or for the
+#: second time (the process has ended). It also ends after the third time.
 _QUIET_SECONDS, _ENDED_SECONDS, _MOST_SECONDS = 15.0, 2.0, 600.0
 _GDB_SECONDS = 300.0
 
@@ -87,7 +87,7 @@ def run(
     read : function
         Function that returns the `PostMortem` of a `Dump`.
     after : float, optional
-        Seconds after which a program that still runs is assumed to hang, and is dumped.
+        A program that runs longer than this number of seconds is assumed to hang, and is dumped.
     keep : Path, optional
         File to which the dump is moved. If there are several dumps, the process id is appended to
         the name of each.
@@ -105,7 +105,7 @@ def run(
             child = programs.begin(words, environment(folder, with_global))
             if isinstance(child, OSError):
                 return Ended(status_of(child), None, (f"{words[0]}: {child.strerror}",))
-            # from now on, this process counts presses of Ctrl-C; the program still ignores Ctrl-C
+            # from now on, this process counts presses of Ctrl-C; the program continues to ignore it
             signal.signal(signal.SIGINT, lambda number, frame: interrupted.append(number))
             notes = _wait(child, folder, after, interrupted)
         found, more = _read_all(folder, read, keep)
@@ -241,7 +241,7 @@ def _read_all(folder: Path, read: Reader, keep: Path | None) -> tuple[PostMortem
 
 
 def merged(found: Sequence[PostMortem]) -> PostMortem | None:
-    """Return the findings of several dumps as one, with each kind once, or None without a dump."""
+    """Merge the findings of several dumps, so that each kind occurs once; None without a dump."""
     if len(found) < 2:
         return found[0] if found else None
     # equal faults, and equal states of a barrier, become one finding with the sum of their warps

@@ -2,8 +2,8 @@
 
 A coding maps the opcode of a TMA instruction (bits 0..11) to its operands. The operands are in
 uniform registers, whose numbers are in bits 32..39 and bits 24..31. sm_90a, sm_100a, sm_103a,
-sm_110a and sm_120a have the same codings, except for the number of the uniform register of SYNCS,
-which has 6 bits on sm_90a and 8 bits on the others.
+sm_110a and sm_120a have the same codings with one exception. The number of the uniform register of
+SYNCS has 6 bits on sm_90a, and 8 bits on the other targets.
 
 Source: the listing by nvdisasm 13.5 of code from ptxas 13.0 (tests/postmortem/codings.cu).
 """
@@ -39,7 +39,7 @@ class Coding(NamedTuple):
 
 _MAP, _GLOBAL, _SHARED = ("map_address",), ("global_address",), ("shared_address",)
 _LOAD, _STORE = (*_SHARED, "barrier", "coordinates"), (*_SHARED, "coordinates")
-# instructions that copy from shared memory, so that their address in shared memory is the source
+# instructions whose address in shared memory is the source of the copy
 STORES = ("UTMASTG", "UTMAREDG", "UBLKCP.G", "UBLKRED.G")
 # opcode -> coding of a tensor copy; each tensor copy has two opcodes, 0x3.. and 0x5..
 _CODINGS: Final = {
@@ -56,7 +56,7 @@ _CODINGS: Final = {
 _BULK: Final = {
     1: Coding("UBLKCP.S.G", (*_SHARED, "barrier"), _GLOBAL),
     2: Coding("UBLKCP.G.S", _GLOBAL, _SHARED),
-    # the source is also in shared memory, and `Use` has no attribute for it
+    # the source is also in shared memory, and `Use` has no attribute for its address
     3: Coding("UBLKCP.S.S", (*_SHARED, "barrier"), ()),
 }
 _BULK_REDUCE: Final = Coding("UBLKRED.G.S", _GLOBAL, _SHARED)
@@ -65,10 +65,11 @@ _MODES: Final = ("", ".IM2COL", ".W128", ".W", ".GATHER4")  # bits 82..84
 _REDUCTIONS: Final = ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR")  # bits 87..89
 # opcodes of SYNCS on an mbarrier: test_wait or try_wait, arrive or expect_tx, init
 _PHASECHK, _ARRIVE, _EXCH = 0x5A7, 0x9A7, 0x5B2
-#: Bits 84..86 -> the form of an arrival. After ``A`` is the number of arrivals, and after ``T`` the
-#: number of bytes: 0, 1, or R for the value of the register operand.
+#: Bits 84..86 -> the form of an arrival. ``A`` is followed by the number of arrivals, and ``T`` by
+#: the number of bytes. R stands for the value of the register operand.
 _ARRIVALS: Final = {0: "", 1: ".A1T0", 2: ".A0TX", 3: ".A0TR", 5: ".ART0"}
-# BSSY has the distance to the place where the threads of a warp meet again; at BSYNC, they wait
+# BSSY has the distance to the place where the threads of a warp meet again; the threads wait for
+# each other at BSYNC
 _EXIT, BSSY, BSYNC = 0x94D, 0x945, 0x941
 _BRANCHES: Final = (0x947, 0x547)
 _NO_RETURN: Final = (0x950, 0x949)  # RET, BRX
@@ -194,7 +195,7 @@ class Instruction:
 
     @property
     def coordinates(self) -> int:
-        """Number of coordinates, each in a register; for 4 rows, a column and 4 row indices."""
+        """Number of coordinates; 5 for a copy of 4 rows, which are a column and 4 row indices."""
         return 5 if self.mode in (".GATHER4", ".SCATTER4") else self.rank
 
     @property
@@ -260,7 +261,7 @@ class Instruction:
 
     @property
     def writes(self) -> range:
-        """Numbers of all registers that the instruction may write, and possibly of others."""
+        """Numbers of the registers that the instruction may write; the range may be too large."""
         is_other = self.coding is not None or self.is_wait or self.opcode in _NO_TARGET
         if is_other or self.target == ZERO_REGISTER or self.writes_uniform:
             return range(0)
@@ -278,7 +279,7 @@ class Instruction:
 
     @property
     def does_work(self) -> bool:
-        """Whether a loop that only waits cannot contain the instruction, such as a copy."""
+        """Whether the instruction does more than wait, such as a copy or an arrival."""
         is_other = self.is_arrival or self.is_matrix or self.opcode in _WORK
         return is_other or self.coding is not None
 
@@ -295,5 +296,5 @@ class Instruction:
     @property
     def ends(self) -> bool:
         """Whether the next instruction in memory cannot run after this instruction."""
-        # this is so for an EXIT, branch or return without a predicate
+        # an EXIT, branch or return without a predicate is always taken
         return self.guard == ALWAYS and self.opcode in (_EXIT, 0x947, *_NO_RETURN)

@@ -15,7 +15,7 @@ from tma_dlpack.debug.postmortem.memory import Word, looks_like_one, maps_of, of
 from tma_dlpack.debug.postmortem.results import FoundMap
 from tma_dlpack.debug.postmortem.sass import INSTRUCTION_BYTES
 
-# maximum count of a barrier without waiting warps; 8 bytes with a larger count are other data
+# maximum count of a barrier without waiting warps; 8 bytes with a larger count are ignored
 _MOST_ARRIVALS = 4096
 # maximum distance, in bytes, between two barriers of one array
 _NEIGHBOURS = 64
@@ -58,7 +58,7 @@ class Code(NamedTuple):
 
 @dataclass(slots=True)
 class State:
-    """A state of the barrier at an address, for all blocks whose barrier has this state."""
+    """A state that the barrier at one address has in one or more blocks of a kernel."""
 
     kernel: Kernel
     address: int  # offset in a block's shared memory
@@ -67,15 +67,15 @@ class State:
     maps: tuple[FoundMap, ...] = ()
     blocks: int = 0
     waits: Counter[Wait] = field(default_factory=Counter)
-    # the other barriers at which warps of these blocks wait
+    # states of other barriers at which warps of the same blocks wait
     here: dict[tuple[int, Word], State] = field(default_factory=dict)
-    # addresses of the other barriers at which warps of other blocks of the cluster wait
+    # addresses of other barriers at which warps of the cluster's other blocks wait
     far: set[int] = field(default_factory=set)
     # states of the barriers at this address in other blocks of the cluster
     peers: set[Word] = field(default_factory=set)
     # True if no barrier of the kernel has had an arrival yet
     is_first: bool = False
-    # number of warps at a wgmma, if other warps of their warpgroup still wait at this barrier
+    # number of warps at a wgmma, if other warps of their warpgroup wait at this barrier
     passed: int = 0
     # number of ended warps of a block, if all other warps of the cluster wait at this address
     ended: int = 0
@@ -87,17 +87,17 @@ class State:
 
     @property
     def came(self) -> int:
-        """Number of arrivals in the current phase so far."""
+        """Number of arrivals that the current phase has had."""
         return self.word.count - self.word.arrivals
 
     @property
     def elsewhere(self) -> set[int]:
-        """Addresses of the other barriers at which warps of these blocks wait."""
+        """Addresses of other barriers at which warps of the same blocks wait."""
         return {address for address, _ in self.here}
 
     @property
     def announced(self) -> int | None:
-        """Bytes of each phase, if the code announces one constant number and the count is 1."""
+        """Bytes of each phase; None unless the count is 1 and the code announces one constant."""
         is_one = self.word.count == 1 and len(self.code.announces) == 1
         return next(iter(self.code.announces)) if is_one else None
 
@@ -163,7 +163,7 @@ class Survey:
         self.blocks: dict[Kernel, list[Block]] = defaultdict(list)
         self.warps: Counter[Kernel] = Counter()
         self._codes: dict[Kernel, Code] = {}
-        # blocks are grouped by cluster, because a barrier may wait for another block of its cluster
+        # blocks are grouped by cluster, because a barrier may need bytes from another block
         clusters: dict[tuple[Kernel, tuple[int, ...]], list[_Blocked]] = defaultdict(list)
         for block in dump.blocks:
             kernel = dump.kernel_of(block.grid)
@@ -200,7 +200,7 @@ class Survey:
             word = Word.at(block.shared, address)
             if word is None:
                 continue
-            # if a warp waits for the other parity, its phase has ended, so the wait would end
+            # a warp with the other parity waits for a phase that has ended, so its wait will end
             stuck = [(n, wait) for n, wait in found if wait.parity in (None, word.phase)]
             if stuck:
                 groups = {_warpgroup(warps[n]) for n, _ in stuck}
@@ -209,7 +209,7 @@ class Survey:
         return one
 
     def _add(self, kernel: Kernel, one: _Blocked, others: list[_Blocked]) -> None:
-        """Add a block's barriers to `states`; `others` are the other blocks of the cluster."""
+        """Add the barriers at which a block waits; `others` are the cluster's other blocks."""
         states = {}
         for address, (word, waits, passed) in one.waited.items():
             states[address, word] = state = self.state(kernel, one.block, address, word)
@@ -287,8 +287,8 @@ class Survey:
     def _add_quiet(self, kernel: Kernel, blocks: list[Block]) -> None:
         """Add the barriers at which no warp waits.
 
-        Such a barrier is 8 bytes that look like an mbarrier. The 8 bytes are near a known barrier,
-        or all blocks have such bytes at this address.
+        8 bytes that look like an mbarrier are added if they are near a known barrier, or if all
+        blocks have such bytes at the same address.
         """
         waited = {*self.states}
         known = {address for name, address, _ in waited if name == kernel}
@@ -298,7 +298,8 @@ class Survey:
             for place in np.flatnonzero(looks_like_one(words, _MOST_ARRIVALS)).tolist():
                 found[8 * place].append(block)
         chosen = known | self._code(kernel, blocks[0]).barriers
-        # two passes, up and down, because each chosen barrier makes its neighbours known barriers
+        # two passes, by ascending and by descending address, because a chosen barrier makes the
+        # barriers near it known barriers too
         for address in (*sorted(found), *sorted(found, reverse=True)):
             everywhere = len(blocks) > 1 and len(found[address]) == len(blocks)
             if everywhere or any(abs(address - other) <= _NEIGHBOURS for other in chosen):

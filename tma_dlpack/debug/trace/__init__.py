@@ -2,9 +2,9 @@
 
 The recorder is a library, built from `native/inject.c`. The function `trace` loads it into this
 process. For ``tma-dlpack trace -- PROGRAM``, the function `run` starts the program so that libcuda
-loads the recorder. The recorder subscribes to CUPTI and writes a record of every call that encodes
-a map, and of every launch, to a folder. `result` reads the folder and shows the maps. `traced`
-checks the maps against the rules.
+loads the recorder. The recorder subscribes to CUPTI. It writes a record of every call that encodes
+a map, and of every launch, into a folder. `result.py` reads the folder and shows the maps.
+`traced.py` checks the maps against the rules.
 
 To trace another driver function, add a row to `ENCODERS` or `LAUNCHES` of native/inject.c. The row
 has the number of the function's callback (cupti_driver_cbid.h) and the offsets of its parameters
@@ -43,12 +43,12 @@ from tma_dlpack.debug.trace.traced import TracedMap, merged
 
 # Environment variables that inject.c reads: the folder to write into, and paths of libcupti.so.
 FOLDER, CUPTI = "TMA_DLPACK_TRACE", "TMA_DLPACK_TRACE_CUPTI"
-# Seconds between two reads of a running program's folder, in which new refused calls are found.
+# Seconds between two searches of a running program's folder for new refused calls.
 _PAUSE_SECONDS = 0.02
-# Maximum number of refused calls that are printed to standard error. The report has all of them.
+# Maximum number of refused calls that are printed to standard error. The report has all calls.
 _MOST_EXPLAINED = 20
-# Where pip installs CUPTI: `_SITES` is relative to a Python's prefix, and `_CUPTI_FILES` are
-# relative to site-packages.
+# Places where pip installs CUPTI. `_SITES` is relative to the prefix of a Python installation, and
+# `_CUPTI_FILES` are relative to site-packages.
 _SITES = "lib/python3*/site-packages"
 _CUPTI_FILES = (
     "nvidia/cu13/lib/libcupti.so*",
@@ -120,7 +120,7 @@ def _library() -> Any:
 
 
 def library() -> Path:
-    """Return the path of the library that libcuda loads; raise if it was not built."""
+    """Return the path of the recorder's library; raise if the library was not built."""
     path = Path(__file__).with_name("_inject.abi3.so")
     if not path.exists():
         raise tma.TmaUnsupportedError(
@@ -193,7 +193,7 @@ def run(program: Sequence[str], talks: bool = True) -> tuple[int, Trace]:
 
 
 class _Watch:
-    """A reader of the lines that a running program adds to its files in the trace's folder."""
+    """A reader of the records that a running program adds to the trace's folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -202,7 +202,7 @@ class _Watch:
         self.explained = 0
 
     def look(self) -> None:
-        """Explain new refusals and problems on standard error."""
+        """Print the new refused calls and the new problems to standard error."""
         for path in self.folder.glob("*.jsonl"):
             with path.open("rb") as file:
                 file.seek(self.read.get(path, 0))
@@ -233,7 +233,10 @@ class _Watch:
 
 @contextmanager
 def _signals_passed_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Pass signals on to the program; ignore Ctrl-C, which the terminal sends to both processes."""
+    """Pass SIGTERM and SIGHUP on to the program, and ignore SIGINT and SIGQUIT.
+
+    The terminal sends SIGINT (Ctrl-C) and SIGQUIT to both processes.
+    """
 
     def pass_on(number: int, frame: FrameType | None) -> None:
         child.send_signal(number)

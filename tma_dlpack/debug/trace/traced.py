@@ -26,8 +26,8 @@ from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_m
 from tma_dlpack.debug.names import demangled
 
 _NAMES = {0: "CUDA_SUCCESS", **{result.code: result.name for result in RESULTS}}
-#: How the file names of shared objects between a caller and the driver begin. `made_by` skips these
-#: objects, because they do not identify the caller.
+#: Prefixes of file names of shared objects. A call passes through these objects on its way to the
+#: driver. `made_by` skips them, because they do not identify the caller.
 _BETWEEN = ("libcuda.so", "libcupti", "_inject.", "libc.so", "ld-linux", "libffi", "_ctypes.")
 #: Parts of the paths of files that are not the user's own code.
 _PACKAGES = (
@@ -75,12 +75,12 @@ class TracedMap:
     report : Report
         The rules that the arguments break, and advice.
     bytes : bytes or None
-        The 128 bytes of the first map; None if the driver refused.
+        The 128 bytes of the first map; None if the driver refused the call.
     kernels : tuple of str
-        Names of the kernels that were launched with this map, or with the same map at another
-        address.
+        Names of the kernels that were launched with this map, or with a map that differs from this
+        map only in the address of the tensor.
     count : int
-        The number of calls.
+        The number of calls that share this object.
     uses : tuple of TracedKernel
         The kernels in `kernels`, each with the parameter that has the map, and the number of
         launches.
@@ -115,7 +115,7 @@ class TracedMap:
 
     @property
     def result_name(self) -> str:
-        """The result as cuda.h names it."""
+        """The name of `result` in cuda.h, such as ``"CUDA_SUCCESS"``."""
         if self.result is None:
             return "the call did not return"
         return _NAMES.get(self.result, f"CUresult {self.result}")
@@ -132,7 +132,10 @@ class TracedMap:
 
 
 def merged(raws: Iterable[dict[str, Any]], processes: list[dict[str, Any]]) -> list[TracedMap]:
-    """Return one `TracedMap` for each group of equal calls, which may be of several processes."""
+    """Return one `TracedMap` for each group of equal calls.
+
+    The calls of a group may come from several processes.
+    """
     groups: dict[object, list[dict[str, Any]]] = {}
     for raw in raws:
         groups.setdefault(_key(raw), []).append(raw)
@@ -143,12 +146,12 @@ def merged(raws: Iterable[dict[str, Any]], processes: list[dict[str, Any]]) -> l
 
 
 def _key(raw: dict[str, Any]) -> object:
-    # Fields in which equal calls may differ. The address may differ too, except in its last 5 bits,
-    # because these bits determine whether the address is aligned.
+    # Fields in which equal calls may differ. The address may differ too, but not in its lowest 5
+    # bits, because these bits determine whether the address is aligned.
     apart = ("kernels", "process", "process_rank", "count", "python", "objects", "map_address")
     known = {name: raw[name] for name in raw if name not in (*apart, "global_address", "before")}
     if known.get("bytes"):
-        known["bytes"] = known["bytes"][16:]  # without the address
+        known["bytes"] = known["bytes"][16:]  # without the first 8 bytes, which are the address
     low = raw["global_address"] % 32 if "global_address" in raw else None
     return repr((sorted(known.items(), key=str), low))
 
@@ -255,7 +258,10 @@ def _decoded(data: Bytes | None, target: tma.Target) -> tma.TensorMap | None:
 def _report(
     arguments: PrintedArguments, raw: dict[str, Any], made: tma.TensorMap | None, target: tma.Target
 ) -> tma.Report:
-    """Return the rules that a call breaks; if it breaks none but failed, the driver's result."""
+    """Return the rules that a call breaks.
+
+    If the call failed but breaks no rule, the report has the driver's result instead.
+    """
     refused = bool(raw["call"]) and raw.get("result") != 0
     violations = tuple(_unreadable(raw))
     if violations or arguments.rank is None:
@@ -281,9 +287,9 @@ def _unreadable(raw: dict[str, Any]) -> Iterator[tma.Violation]:
 
 
 def _wrong_address(address: int) -> tuple[tma.Violation, ...]:
-    """Return what is wrong with an address for cuTensorMapReplaceAddress.
+    """Return the violations of an address that was passed to cuTensorMapReplaceAddress.
 
-    That function requires an alignment of 16 bytes for every map.
+    This driver function requires an alignment of 16 bytes for every map.
     """
     try:
         check_address(address, "global_address", 16)
