@@ -191,14 +191,12 @@ _MOVED = {
 
 #: Class name -> function of `draw` that returns the HTML of an object of this class.
 _HTML = {
-    "BandwidthReport": "bandwidth_html",
     "MatrixDescriptor": "matrix_html",
     "Report": "report_html",
     "RuleList": "rules_html",
     "TensorMap": "tensor_map_html",
     "TensorMapBatch": "batch_html",
     "Tile": "tile_html",
-    "VerifyReport": "verify_html",
 }
 
 

@@ -49,6 +49,9 @@ def test_a_verification_shows_each_check_and_disagreements_in_full():
     assert "<td>✓</td><td>encode</td><td>1000</td><td>800</td><td>0</td>" in shown
     assert "&lt;script&gt;alert(1)" in shown
     assert EVIL not in shown
+    (finding,) = VerifyReport("a GPU", 7, rows).findings
+    assert (finding.rule, finding.message) == ("VERIFY", "loads: 1 of 10 cases disagree")
+    assert finding.evidence == (EVIL,)
     assert "✓ all agree" in VerifyReport("a GPU", 7, rows[:1])._repr_html_()
 
 

@@ -246,6 +246,16 @@ def fault_text(fault: Fault) -> str:
     return "\n".join(results.fault_lines(fault))
 
 
+@pytest.mark.parametrize("case", ["fault_coordinate", "fault_nowhere", "hang_bytes"])
+def test_each_cause_and_each_barrier_that_hangs_is_a_finding(dumps, case):
+    found = tma.postmortem(dumps / f"{case}.core")
+    causes = [(c.rule, f.kernel, f.alike) for f in found.faults for c in f.causes]
+    hung = [(b.rule, b.kernel, b.waiting) for b in found.barriers if b.rule]
+    assert [(f.rule, f.kernel, f.sites) for f in found.findings] == causes + hung
+    assert {f.severity for f in found.findings} == {"error"}
+    assert all(f"{f.rule}: " in str(found) for f in found.findings)
+
+
 def test_html_shows_the_finding_the_barriers_and_the_tile(dumps):
     page = tma.postmortem(dumps / "fault_nowhere.core")._repr_html_()
     assert "TENSOR_ADDRESS" in page

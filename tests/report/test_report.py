@@ -9,6 +9,7 @@ import pytest
 
 from tma_dlpack.report import (
     Finding,
+    Section,
     as_html,
     as_json,
     as_sarif,
@@ -17,6 +18,7 @@ from tma_dlpack.report import (
     total,
     worst_first,
 )
+from tma_dlpack.tables.errors import Advice, Violation
 
 FENCE = Finding(
     "PROXY_FENCE",
@@ -75,7 +77,7 @@ def test_the_report_as_text_ends_with_its_head():
 
 
 def test_html_escapes_what_it_shows():
-    page = as_html("<head>", [FENCE], ["a & b"], ["<svg></svg>"])
+    page = as_html("<head>", [FENCE, Section(pictures=["<svg></svg>"])], ["a & b"])
     assert "in scale&lt;float&gt;</div>" in page
     assert "&lt;head&gt;" in page
     assert "note: a &amp; b" in page
@@ -83,8 +85,41 @@ def test_html_escapes_what_it_shows():
     assert 'class="tma-finding' not in as_html("nothing", [])
 
 
+def test_a_section_is_indented_below_its_title():
+    violation = Violation("BOX_RANGE", "box_sizes", "the box is 300", "at most 256", "use 256", "x")
+    advice = Advice("BANK_CONFLICTS", "swizzle", "8-way", "it is slow", "use bytes128", "x")
+    section = Section(
+        "map 1",
+        ["tiled\x1b"],
+        ["accepted"],
+        [("a", "b"), (1, 2)],
+        [violation, advice, WAIT],
+        ["> x"],
+    )
+    text = as_text("1 map", [section, Section(pictures=["<p>"])], is_head_first=True)
+    assert text.splitlines() == [
+        "1 map", "", "map 1", "  tiled\\x1b", "  accepted", "  a  b", "  1  2",
+        "  the box is 300; at most 256", "    fix: use 256", "    rule: BOX_RANGE",
+        "  advice: 8-way; it is slow", "    fix: use bytes128", "    rule: BANK_CONFLICTS",
+        "  line 90: warning: the tile may be reused early [BULK_WAIT]",
+        "    line 90 of the PTX", "    fix: wait", "    > x",
+    ]  # fmt: skip
+    page = as_html("1 map", [section])
+    assert "<h3>map 1</h3><div><code>tiled\\x1b</code></div><div>accepted</div><table" in page
+    assert "violation BOX_RANGE</b> the box is 300; at most 256</div>" in page
+    assert "<b>warning BULK_WAIT</b> line 90</div>" in page
+    assert "<pre>&gt; x</pre>" in page
+
+
+def test_a_note_is_the_least_severity():
+    note = replace(WAIT, severity="note")
+    assert worst_first([note, WAIT, FENCE]) == [FENCE, WAIT, note]
+    assert merged([note, WAIT]) == [replace(WAIT, sites=2)]
+    assert total([note, FENCE]) == "1 error, 0 warnings, 1 note"
+
+
 def test_json_has_every_field_by_its_name():
-    read = json.loads(as_json([FENCE], ["n"], kernels=1))
+    read = json.loads(as_json([FENCE], notes=["n"], kernels=1))
     assert read["notes"] == ["n"]
     assert read["kernels"] == 1
     found = {

@@ -12,14 +12,13 @@ import tma_dlpack as tma
 from tma_dlpack.public import imported_later
 
 if TYPE_CHECKING:
-    from tma_dlpack import cli, dlpack, driver, public
+    from tma_dlpack import cli, dlpack, driver, public, report
     from tma_dlpack.checks import RULES, advice
     from tma_dlpack.checks.report import check_driver_call
     from tma_dlpack.checks.struct import OF_DRIVER
     from tma_dlpack.consumer.operand import INSTRUCTIONS
     from tma_dlpack.copies.backend import REDUCTIONS
     from tma_dlpack.draw import boxes, cards, grid
-    from tma_dlpack.draw.figure import fragment
     from tma_dlpack.make.build import check_view
     from tma_dlpack.tables import coerce, dtypes, errors, meanings, refusals, targets
     from tma_dlpack.tables.arguments import CORNERS, ENUMS, KIND_OF, RARE_OPTIONS, MapKind
@@ -29,18 +28,17 @@ if TYPE_CHECKING:
 __all__ = [
     "CORNERS", "ENUMS", "INSTRUCTIONS", "KIND_OF", "OF_DRIVER", "RARE_OPTIONS", "REDUCTIONS",
     "RULES", "MapKind", "advice", "boxes", "cards", "check_address", "check_driver_call",
-    "check_view", "cli", "coerce", "counted", "dlpack", "driver", "dtypes", "errors", "fragment",
-    "grid", "meanings", "public", "refusals", "targets", "tma",
+    "check_view", "cli", "coerce", "counted", "dlpack", "driver", "dtypes", "errors", "grid",
+    "meanings", "public", "refusals", "report", "targets", "tma",
 ]  # fmt: skip
 _LATER = {
-    "tma_dlpack": ("cli", "dlpack", "driver", "public"),
+    "tma_dlpack": ("cli", "dlpack", "driver", "public", "report"),
     "tma_dlpack.checks": ("RULES", "advice"),
     "tma_dlpack.checks.report": ("check_driver_call",),
     "tma_dlpack.checks.struct": ("OF_DRIVER",),
     "tma_dlpack.consumer.operand": ("INSTRUCTIONS",),
     "tma_dlpack.copies.backend": ("REDUCTIONS",),
     "tma_dlpack.draw": ("boxes", "cards", "grid"),
-    "tma_dlpack.draw.figure": ("fragment",),
     "tma_dlpack.make.build": ("check_view",),
     "tma_dlpack.tables": ("coerce", "dtypes", "errors", "meanings", "refusals", "targets"),
     "tma_dlpack.tables.arguments": ("CORNERS", "ENUMS", "KIND_OF", "RARE_OPTIONS", "MapKind"),

@@ -6,7 +6,6 @@ import these modules, so that it declares their results as Any.
 
 from __future__ import annotations
 
-import html
 import linecache
 import sys
 import traceback
@@ -110,18 +109,7 @@ def verify_html(report: Any) -> str:
     True
     """
     _known("report", report, "tma_dlpack.verification.VerifyReport", "pass the result of verify()")
-    verdict = "✓ all agree" if report.ok else "✗ there are disagreements"
-    heads = ("", "check", "cases", "accepted", "disagreements", "note")
-    rows = [
-        ("✗" if r.disagreements else "✓", r.name, r.cases, r.accepted, r.disagreements, r.note)
-        for r in report.rows
-    ]
-    parts = [bold(verdict), plain(f"{report.device}; seed {report.seed}"), table_html(heads, rows)]
-    for row in report.rows:
-        if row.first:
-            parts.append(bold(f"{row.name}, first disagreement"))
-            parts.append(f"<pre>{html.escape(row.first)}</pre>")
-    return fragment(parts)
+    return str(report._repr_html_())
 
 
 def bandwidth_html(report: Any) -> str:
@@ -149,19 +137,7 @@ def bandwidth_html(report: Any) -> str:
         "tma_dlpack.verification.BandwidthReport",
         "pass the result of bandwidth(x)",
     )
-    bars, rows = [], []
-    for row in report.rows:
-        box, speed = "x".join(map(str, row.box_sizes)), f"{row.bytes_per_second / 1e12:.2f}"
-        text = f"{speed} TB/s" + ", WRONG COPY" * (not row.verified)
-        bars.append((f"{box} {row.swizzle.name}", row.ratio, text))
-        swizzle, l2 = row.swizzle.name, row.l2_fetch_size.name
-        verified = "✓" if row.verified else "✗ wrong"
-        rows.append((box, row.row_bytes, swizzle, l2, speed, f"{row.ratio:.3f}", verified))
-    memcpy = f"{report.memcpy_bytes_per_second / 1e12:.2f} TB/s"
-    title = f"{report.device}: {report.tensor}, {report.tensor_bytes / 2**20:.0f} MiB"
-    reference = f"memcpy, device to device: {memcpy} (ratio 1)"
-    heads = ("box", "row bytes", "swizzle", "l2_fetch_size", "TB/s", "to memcpy", "verified")
-    return fragment([BandwidthBars(title, tuple(bars), reference), table_html(heads, rows)])
+    return str(report._repr_html_())
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -107,6 +107,7 @@ class KernelRun:
         """Return findings, barriers, timeline, kernel, schedule and steps as JSON."""
         return report.as_json(
             self.findings,
+            notes=[],
             ok=self.ok,
             kernel=self.kernel,
             backend=self.backend,
@@ -132,11 +133,12 @@ class KernelRun:
         return report.as_text(self.head, report.merged(self.findings))
 
     def _repr_html_(self) -> str:
-        """Return a table of the findings above a picture of the timeline."""
+        """Return the findings above a picture of the timeline."""
         rows, notes = _shown(self.timeline)
         title = f"{self.kernel}, in steps of schedule {self.schedule}"
         drawn = [picture.lanes(rows, title=title, notes=notes).html()] if rows else []
-        return report.as_html(self.head, report.merged(self.findings), parts=drawn)
+        timeline = report.Section(pictures=drawn)
+        return report.as_html(self.head, [*report.merged(self.findings), timeline])
 
 
 def _shown(rows: Sequence[picture.TimelineRow]) -> tuple[list[picture.TimelineRow], list[str]]:

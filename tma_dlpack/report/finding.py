@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from tma_dlpack.tables.coerce import counted
+from tma_dlpack.tables.coerce import counted, printable
 from tma_dlpack.tables.errors import wrapped
 
-# In alphabetical order, so that errors sort before warnings.
-ERROR, WARNING = "error", "warning"
+#: The severities, the worst first.
+SEVERITIES = ERROR, WARNING, NOTE = "error", "warning", "note"
 Triple = tuple[int, int, int]
 
 
@@ -23,7 +24,8 @@ class Finding:
     rule : str
         Stable id such as "PROXY_FENCE", with the same meaning in every tool.
     severity : str
-        "error" if the tool proved the mistake, "warning" if the mistake is only possible.
+        "error" if the tool proved the mistake, "warning" if the mistake is only possible, "note" if
+        the code breaks a rule of a document but works on hardware, according to measurements.
     message, fix : str
         The mistake, and the change that corrects it.
     kernel : str
@@ -91,12 +93,17 @@ class Finding:
         lines += [wrapped(line, "  ") for line in self.evidence]
         lines += [wrapped(f"fix: {self.fix}", "  ")] if self.fix else []
         lines += [f"  source: {self.source}"] if self.source else []
-        return "\n".join(lines)
+        return printable("\n".join(lines))
+
+    @property
+    def rank(self) -> int:
+        """The index of the severity in `SEVERITIES`."""
+        return SEVERITIES.index(self.severity)
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings in the order of a report: errors first, then by rule and line."""
-    return sorted(findings, key=lambda f: (f.severity, f.rule, f.line or "", f.ptx_line or 0))
+    return sorted(findings, key=lambda f: (f.rank, f.rule, f.line or "", f.ptx_line or 0))
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
@@ -109,21 +116,20 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
         key = finding.rule, finding.kernel, finding.line, finding.ptx_line
         before = found.get(key)
         if before is not None:
-            # The minimum is the worse one: "error" < "warning".
-            worse = min(before, finding, key=lambda f: f.severity)
+            worse = min(before, finding, key=lambda f: f.rank)
             finding = replace(worse, sites=before.sites + finding.sites)
         found[key] = finding
     return list(found.values())
 
 
 def total(findings: Iterable[Finding]) -> str:
-    """Return the numbers of errors and warnings, in words.
+    """Return the numbers of errors, warnings and notes, in words.
 
     >>> total(())
     'no mistake was found'
     """
-    severities = [finding.severity for finding in findings]
-    if not severities:
+    of = Counter(finding.severity for finding in findings)
+    if not of:
         return "no mistake was found"
-    errors = severities.count(ERROR)
-    return f"{counted(errors, 'error')}, {counted(len(severities) - errors, 'warning')}"
+    notes = f", {counted(of[NOTE], 'note')}" * bool(of[NOTE])
+    return f"{counted(of[ERROR], 'error')}, {counted(of[WARNING], 'warning')}{notes}"

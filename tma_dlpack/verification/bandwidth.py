@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 from tma_dlpack.verification.core import (
+    BandwidthBars,
     TensorView,
     as_tensor_view,
     coerce,
@@ -15,6 +16,7 @@ from tma_dlpack.verification.core import (
     enums,
     errors,
     public,
+    report,
     targets,
     tma,
 )
@@ -107,7 +109,7 @@ class BandwidthRow:
 @public.public_in("tma_dlpack.verification")
 @errors.sealed
 @dataclass(frozen=True, slots=True)
-class BandwidthReport(public.Drawn):
+class BandwidthReport:
     """The result of `bandwidth`: the speed of copies for each box, swizzle and L2 fetch size.
 
     ``print(report)`` shows a table.
@@ -159,6 +161,23 @@ class BandwidthReport(public.Drawn):
         memcpy = f"{self.memcpy_bytes_per_second / 1e12:.2f} TB/s; ratio 1 (bytes read and written)"
         heads = [f"{self.device}: {self.tensor}, {size}", f"memcpy device-to-device: {memcpy}"]
         return "\n".join([*heads, *coerce.aligned([HEADER, *(row._cells() for row in self.rows)])])
+
+    def _repr_html_(self) -> str:
+        """Return bars relative to a memcpy, and a table."""
+        bars, rows = [], []
+        for row in self.rows:
+            box, speed = "x".join(map(str, row.box_sizes)), f"{row.bytes_per_second / 1e12:.2f}"
+            text = f"{speed} TB/s" + ", WRONG COPY" * (not row.verified)
+            bars.append((f"{box} {row.swizzle.name}", row.ratio, text))
+            swizzle, l2 = row.swizzle.name, row.l2_fetch_size.name
+            verified = "✓" if row.verified else "✗ wrong"
+            rows.append((box, row.row_bytes, swizzle, l2, speed, f"{row.ratio:.3f}", verified))
+        memcpy = f"{self.memcpy_bytes_per_second / 1e12:.2f} TB/s"
+        title = f"{self.device}: {self.tensor}, {self.tensor_bytes / 2**20:.0f} MiB"
+        reference = f"memcpy, device to device: {memcpy} (ratio 1)"
+        heads = ("box", "row bytes", "swizzle", "l2_fetch_size", "TB/s", "to memcpy", "verified")
+        drawn = report.Section(pictures=[BandwidthBars(title, tuple(bars), reference)])
+        return report.as_html("", [drawn, report.Section(table=[heads, *rows])])
 
 
 @public.opaque

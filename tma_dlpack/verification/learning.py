@@ -29,6 +29,7 @@ from tma_dlpack.verification.core import (
     public,
     read_driver_call,
     refusals,
+    report,
     tma,
 )
 
@@ -88,7 +89,7 @@ class VerifyRow:
 @public.public_in("tma_dlpack.verification")
 @errors.sealed
 @dataclass(frozen=True, slots=True, repr=False)
-class VerifyReport(public.Drawn):
+class VerifyReport:
     """The result of `verify`, with one row for each check; ``print(report)`` shows a table.
 
     Attributes
@@ -130,6 +131,31 @@ class VerifyReport(public.Drawn):
                 lines.append(f"{row.name}, first disagreement:\n{row.first}")
         lines.append("all agree" if self.ok else "THERE ARE DISAGREEMENTS")
         return "\n".join(lines)
+
+    @property
+    def findings(self) -> tuple[report.Finding, ...]:
+        """A finding for each check with disagreements; its evidence is the first of them."""
+        return tuple(
+            report.Finding(
+                "VERIFY",
+                report.ERROR,
+                f"{row.name}: {row.disagreements} of {coerce.counted(row.cases, 'case')} disagree",
+                "send the file that verify(out='findings.json.gz') writes",
+                evidence=tuple((row.first or "").splitlines()),
+            )
+            for row in self.rows
+            if row.disagreements
+        )
+
+    def _repr_html_(self) -> str:
+        heads = ("", "check", "cases", "accepted", "disagreements", "note")
+        rows = [
+            ("✗" if r.disagreements else "✓", r.name, r.cases, r.accepted, r.disagreements, r.note)
+            for r in self.rows
+        ]
+        checks = report.Section(lines=[f"{self.device}; seed {self.seed}"], table=[heads, *rows])
+        verdict = "✓ all agree" if self.ok else "✗ there are disagreements"
+        return report.as_html(verdict, [checks, *self.findings])
 
 
 @dataclass

@@ -16,17 +16,15 @@ Add an example printout with the expected arguments to tests/debug/printed_forms
 from __future__ import annotations
 
 import bisect
-import html
 import itertools
 import re
-import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final, NamedTuple
 
 from tma_dlpack.debug import foreign
-from tma_dlpack.debug.core import coerce, counted, errors, public, targets, tma
+from tma_dlpack.debug.core import coerce, counted, errors, public, report, targets, tma
 from tma_dlpack.debug.explain import failures, sentences
 from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
 from tma_dlpack.debug.explain.lines import Lines, plain, streams_of
@@ -344,8 +342,8 @@ class Explanation:
     def _groups(self) -> list[tuple[str, PrintedArguments, tma.Report]]:
         """Return the title, the arguments and the report of each group of equal encodes."""
         groups: dict[tuple[PrintedArguments, tma.Report], list[int]] = {}
-        for n, (request, report) in enumerate(zip(self.requests, self.reports, strict=True)):
-            groups.setdefault((request, report), []).append(n)
+        for n, encode in enumerate(zip(self.requests, self.reports, strict=True)):
+            groups.setdefault(encode, []).append(n)
         return [(self._title(numbers), *encode) for encode, numbers in groups.items()]
 
     def _title(self, numbers: list[int]) -> str:
@@ -375,29 +373,21 @@ class Explanation:
         return coerce.summary(f"Explanation: {self._head()}; {counted(len(self.notes), 'note')}")
 
     def __str__(self) -> str:
-        lines = [errors.wrapped(self._head())]
-        for title, request, report in self._groups():
-            arguments = [errors.wrapped(str(request), "  ")] if request.shown() else []
-            lines += ["", title, *arguments, errors.wrapped(_one_line(report, request), "  ")]
-            lines += [textwrap.indent(str(violation), "  ") for violation in report.violations]
-            lines += [textwrap.indent(f"advice: {advice}", "  ") for advice in report.advice]
-        lines += [f"\n{errors.wrapped(f'note: {note}')}" for note in self.notes]
-        return coerce.printable("\n".join(lines))
+        return report.as_text(self._head(), self._sections(), self.notes, is_head_first=True)
 
     def _repr_html_(self) -> str:
-        # imported when first needed
-        from tma_dlpack.debug.core import cards, fragment
+        return report.as_html(self._head(), self._sections(), self.notes)
 
-        parts = [cards.bold(self._head())]
-        for title, request, report in self._groups():
-            parts.append(cards.bold(title))
-            if request.shown():
-                parts.append(f"<div><code>{html.escape(str(request))}</code></div>")
-            parts.append(cards.plain(_one_line(report, request)))
-            findings = (*report.violations, *report.advice)
-            parts += [cards.finding_html(found, with_argument=False) for found in findings]
-        parts += [cards.plain(f"note: {note}") for note in self.notes]
-        return fragment([*map(coerce.printable, parts)])
+    def _sections(self) -> list[report.Section]:
+        return [
+            report.Section(
+                title,
+                [str(request)] if request.shown() else (),
+                [_one_line(found, request)],
+                findings=(*found.violations, *found.advice),
+            )
+            for title, request, found in self._groups()
+        ]
 
 
 def _not_shown(requests: Iterable[PrintedArguments]) -> str:

@@ -7,7 +7,6 @@ are one finding, even in several kernels with the same source lines (instances o
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,12 +14,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tma_dlpack.debug.core import coerce, counted, errors, public, tma
+from tma_dlpack.debug.core import counted, public, report, tma
 from tma_dlpack.debug.lint.rules import RULES, SEVERITIES, Mistake
 from tma_dlpack.debug.names import short_name
 from tma_dlpack.ptx.parse import Instruction, Place
 
-ERROR, WARNING, NOTE = SEVERITIES
+NOTE = report.NOTE
 # maximum number of source lines of an inlined instruction that a path shows
 _MOST_FRAMES = 6
 # maximum number of pictures of missing fences in HTML
@@ -68,14 +67,20 @@ class LintFinding:
         """Line of the source, or line of the PTX if the source line is not known."""
         return self.source or f"line {self.line}"
 
+    @property
+    def finding(self) -> report.Finding:
+        """The same finding as the record that all tools have."""
+        return report.Finding(
+            self.rule, self.severity, self.message, self.fix, short_name(self.kernel), self.source,
+            self.line, sites=self.sites, evidence=self.path, source=RULES[self.rule].source,
+        )  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the attributes by name, for JSON."""
+        return dict(vars(self))
+
     def __str__(self) -> str:
-        lines = [errors.wrapped(f"{self.where}: {self.severity}: {self.message} [{self.rule}]")]
-        sites = f", {self.sites} places" if self.sites > 1 else ""
-        lines.append(f"  in {short_name(self.kernel)}, line {self.line} of the PTX{sites}")
-        lines += [errors.wrapped(f"  {step}", "  ") for step in self.path]
-        lines.append(errors.wrapped(f"  fix: {self.fix}", "  "))
-        lines.append(f"  source: {RULES[self.rule].source}")
-        return coerce.printable("\n".join(lines))
+        return str(self.finding)
 
 
 #: Kinds of instructions and objects that are counted in a function with TMA.
@@ -130,63 +135,47 @@ class LintReport:
     @property
     def ok(self) -> bool:
         """Whether there is no error."""
-        return not any(finding.severity == ERROR for finding in self.findings)
+        return not any(finding.severity == report.ERROR for finding in self.findings)
 
     def __str__(self) -> str:
-        parts = [str(finding) for finding in self.findings]
-        parts += [coerce.printable(f"note: {note}") for note in self.notes]
-        examined = [coerce.printable(self._examined())] if self.functions else []
-        return "\n\n".join([*parts, "\n".join([self._total(), *examined])])
+        head = "\n".join([self._total(), *(self._examined() if self.functions else ())])
+        return report.as_text(head, self._found(), self.notes)
 
     def __repr__(self) -> str:
         return f"LintReport({self._total()})"
 
+    def _found(self) -> list[report.Finding]:
+        return [finding.finding for finding in self.findings]
+
     def _total(self) -> str:
-        of = Counter(finding.severity for finding in self.findings)
         more = f"; {counted(len(self.suppressed), 'finding')} suppressed" * bool(self.suppressed)
         more += f"; {counted(len(self.hidden), 'note')} not shown" * bool(self.hidden)
-        if not self.findings:
-            return f"no mistake was found in {counted(self.functions, 'function')}{more}"
-        notes = f", {counted(of[NOTE], 'note')}" * bool(of[NOTE])
-        return (
-            f"{counted(of[ERROR], 'error')}, {counted(of[WARNING], 'warning')}{notes} in "
-            f"{counted(self.functions, 'function')}{more}"
-        )
+        return f"{report.total(self._found())} in {counted(self.functions, 'function')}{more}"
 
-    def _examined(self) -> str:
+    def _examined(self) -> list[str]:
         """Return a summary of the code that was examined, and of the parts that were skipped."""
         if not self.examined:
-            return "examined: no function uses TMA"
+            return ["examined: no function uses TMA"]
         of = sum(map(Counter, (one.counts for one in self.examined)), Counter[str]())
         counts = ", ".join(counted(of[name], name) for name in COUNTED if of[name])
         lines = [f"examined: {len(self.examined)} of {counted(self.functions, 'function')} with "
                  f"TMA: {counts}"]  # fmt: skip
         lines += [f"not followed in {short_name(one.kernel)}: {', '.join(one.skipped)}"
                   for one in self.examined if one.skipped]  # fmt: skip
-        return "\n".join(map(errors.wrapped, lines))
+        return lines
 
     def _repr_html_(self) -> str:
-        from tma_dlpack.debug.core import cards, fragment
-
-        rows = [
-            (f.severity, f.rule, f.where, short_name(f.kernel), f.message, f.fix)
-            for f in self.findings
-        ]
-        parts: list[tma.draw.Figure | str] = [cards.bold(self._total())]
-        if rows:
-            parts.append(cards.table_html(("", "rule", "where", "kernel", "what", "fix"), rows))
-        parts += self._pictures()
-        parts += [cards.plain(f"note: {note}") for note in self.notes]
-        return fragment([coerce.printable(p) if isinstance(p, str) else p for p in parts])
+        pictures = report.Section(pictures=self._pictures())
+        return report.as_html(self._total(), [*self._found(), pictures], self.notes)
 
     def _pictures(self) -> list[tma.draw.Figure]:
         """Return pictures of the first missing fences, with a lane for each proxy."""
         found = [f for f in self.findings if f.rule == "PROXY_FENCE" and len(f.path) > 1]
         pictures: list[tma.draw.Figure] = []
         for f in found[:_MOST_PICTURES]:
-            ends = [coerce.printable(f.path[n]) for n in (0, -1)]
+            ends = [f.path[n] for n in (0, -1)]
             first, second = (end.partition(": ")[2] or end for end in ends)
-            title = f"{coerce.printable(f.where)}: a missing fence"
+            title = f"{f.where}: a missing fence"
             pictures.append(tma.draw.missing_fence(first, second, title=title))
         return pictures
 
@@ -201,50 +190,25 @@ class LintReport:
 
 def as_json(reports: Iterable[LintReport]) -> str:
     """Return the findings of several files as one JSON object."""
-    found: dict[str, list[Any]] = {"findings": [], "suppressed": [], "notes": []}
-    for report in reports:
-        for name in ("findings", "suppressed"):
-            found[name] += [vars(finding) for finding in getattr(report, name)]
-        found["notes"] += report.notes
-    return json.dumps(found, indent=2)
+    of = [*reports]
+    return report.as_json(
+        (f for r in of for f in r.findings),
+        suppressed=[f.to_dict() for r in of for f in r.suppressed],
+        notes=[note for r in of for note in r.notes],
+    )
 
 
 def as_sarif(reports: Iterable[LintReport]) -> str:
     """Return the findings of several files as one run of SARIF 2.1.0."""
-    rules = [
-        {"id": r.id, "shortDescription": {"text": r.about}, "help": {"text": f"Source: {r.source}"}}
-        for r in RULES.values()
-    ]
-    in_source = {"suppressions": [{"kind": "inSource"}]}
-    results, notes = [], []
-    for report in reports:
-        results += [_sarif_result(f, report.file) for f in report.findings]
-        results += [_sarif_result(f, report.file) | in_source for f in report.suppressed]
-        notes += [{"level": "warning", "message": {"text": note}} for note in report.notes]
-    run = {
-        "tool": {"driver": {"name": "tma_dlpack lint", "rules": rules}},
-        "results": results,
-        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": notes}],
-    }
-    schema = "https://json.schemastore.org/sarif-2.1.0.json"
-    return json.dumps({"$schema": schema, "version": "2.1.0", "runs": [run]}, indent=2)
-
-
-def _sarif_result(finding: LintFinding, file: str) -> dict[str, Any]:
-    # the source line, or the line of the PTX file; SARIF requires URIs, and lines that count from 1
-    name, _, line = (finding.source or "").rpartition(":")
-    place = {
-        "artifactLocation": {
-            "uri": (name or file or "source.ptx").replace("\\", "/").replace(" ", "%20")
-        },
-        "region": {"startLine": max(1, int(line) if name else finding.line)},
-    }
-    return {
-        "ruleId": finding.rule,
-        "level": finding.severity,
-        "message": {"text": f"{finding.message}\nfix: {finding.fix}"},
-        "locations": [{"physicalLocation": place, "logicalLocations": [{"name": finding.kernel}]}],
-    }
+    of = [*reports]
+    # SARIF has the name of the kernel as it is in the PTX.
+    return report.as_sarif(
+        "tma_dlpack lint",
+        {rule.id: (rule.about, rule.source) for rule in RULES.values()},
+        [(replace(f.finding, kernel=f.kernel), r.file) for r in of for f in r.findings],
+        [(replace(f.finding, kernel=f.kernel), r.file) for r in of for f in r.suppressed],
+        [note for r in of for note in r.notes],
+    )
 
 
 # -- one finding per cause ------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tma_dlpack.debug.core import coerce
+from tma_dlpack.debug.core import coerce, report
 from tma_dlpack.debug.lint.events import Access, Event, Events
 from tma_dlpack.ptx.flow import Conditions, Facts, Flow, Key, both, excluded, without
 from tma_dlpack.ptx.parse import Instruction
@@ -250,7 +250,7 @@ _IF_ALL = {
 }  # fmt: skip
 #: Severities, the worst first. An error is proved by the PTX, a warning is a possible mistake, and
 #: a note is a violation of the ISA that measurements showed to be harmless.
-SEVERITIES = ("error", "warning", "note")
+SEVERITIES = report.SEVERITIES
 _rank = SEVERITIES.index
 
 

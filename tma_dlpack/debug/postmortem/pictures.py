@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from tma_dlpack.debug.core import boxes, cards, coerce, counted, fragment, grid, tma
+from tma_dlpack.debug.core import boxes, counted, grid, report, tma
 from tma_dlpack.debug.postmortem.results import (
     DeadBarrier,
     Fault,
     FoundMap,
     PostMortem,
-    barrier_lines,
+    barrier_facts,
     barrier_words,
-    fault_lines,
-    kernel_lines,
+    fault_facts,
+    findings_of,
+    rest_lines,
 )
 
 # maximum number of barriers of a kernel that are drawn
@@ -128,25 +128,23 @@ def waits(barriers: Iterable[DeadBarrier]) -> tuple[tma.draw.Figure, ...]:
 
 def html_of(found: PostMortem) -> str:
     """Return the findings as HTML."""
-    parts: list[tma.draw.Figure | str] = [cards.bold(found.head())]
-    for fault in found.faults:
-        parts.append(_block(fault_lines(fault)))
-        parts += [f"<pre>{html.escape(chr(10).join(fault.listing))}</pre>"] * bool(fault.listing)
-        parts += _tile(fault)
-    parts += frozen(found.barriers)
-    parts += waits(found.barriers)
-    parts += [_block(barrier_lines(barrier)) for barrier in found.barriers if barrier.rule]
-    parts += [_block([f"map at {one}" for one in found.maps], "")] * bool(found.maps)
-    parts += [_block(kernel_lines(kernel), "") for kernel in found.kernels]
-    parts += [_block([f"note: {note}" for note in found.notes], "")] * bool(found.notes)
-    return fragment([coerce.printable(part) if isinstance(part, str) else part for part in parts])
+    drawn = report.Section(pictures=[*frozen(found.barriers), *waits(found.barriers)])
+    hung = [
+        report.Section(lines=barrier_facts(one), findings=[*findings_of(one)])
+        for one in found.barriers
+        if one.rule
+    ]
+    rest = [report.Section(lines=lines) for lines in rest_lines(found)]
+    return report.as_html(found.head(), [*map(_fault, found.faults), drawn, *hung, *rest])
 
 
-def _block(lines: list[str], kind: str = "tma-violation") -> str:
-    first, *rest = lines if kind else ["", *lines]
-    body = "".join(cards.plain(line.strip()) for line in rest)
-    head = f"<b>{html.escape(first)}</b>" * bool(first)
-    return f'<div class="tma-finding {kind}">{head}{body}</div>'
+def _fault(fault: Fault) -> report.Section:
+    title, *facts = fault_facts(fault)
+    lines = [*facts, *(f"note: {note}" for note in fault.notes)]
+    found = [*findings_of(fault)]
+    return report.Section(
+        title, lines=lines, findings=found, listing=fault.listing, pictures=[*_tile(fault)]
+    )
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from tma_dlpack.debug.core import coerce, counted, errors, public, tma
+from tma_dlpack.debug.core import coerce, counted, errors, public, report, tma
 from tma_dlpack.debug.names import demangled
 from tma_dlpack.debug.postmortem.sass import STORES
 
@@ -244,6 +245,12 @@ class PostMortem(public.Drawn):
         """Whether neither a fault nor a hang was found."""
         return not self.faults and not any(barrier.rule for barrier in self.barriers)
 
+    @property
+    def findings(self) -> tuple[report.Finding, ...]:
+        """A finding for each cause of each fault, and for each barrier with a rule."""
+        found = [*map(findings_of, self.faults), *map(findings_of, self.barriers)]
+        return tuple(itertools.chain(*found))
+
     def to_json(self) -> str:
         """Return the findings as JSON: faults, barriers, maps, kernels, notes."""
         faults = [
@@ -276,22 +283,17 @@ class PostMortem(public.Drawn):
 
     def __str__(self) -> str:
         sections = [
-            [self.head()],
             *(
                 [*fault_lines(fault), *(f"    {line}" for line in fault.listing)]
                 for fault in self.faults[:_MOST_SHOWN]
             ),
-            *([line] for line in _more(len(self.faults), "kinds of fault")),
+            [*_more(len(self.faults), "kinds of fault")],
             *map(barrier_lines, [b for b in self.barriers if b.rule][:_MOST_SHOWN]),
             self._quiet_barriers(),
-            [f"map at {found}" for found in self.maps],
-            [line for kernel in self.kernels for line in kernel_lines(kernel)],
-            [f"note: {note}" for note in self.notes],
+            *rest_lines(self),
         ]
-        text = "\n\n".join(
-            "\n".join(_wrapped(line) for line in section) for section in sections if section
-        )
-        return coerce.printable(text)
+        parts = [report.Section(lines=lines) for lines in sections]
+        return report.as_text(self.head(), parts, is_head_first=True)
 
     def _quiet_barriers(self) -> list[str]:
         quiet = [barrier for barrier in self.barriers if not barrier.rule]
@@ -316,11 +318,6 @@ def _plain(value: Any) -> Any:
 def _more(count: int, what: str) -> Iterator[str]:
     if count > _MOST_SHOWN:
         yield f"and {count - _MOST_SHOWN} more {what}: --json has all"
-
-
-def _wrapped(line: str) -> str:
-    indent = line[: len(line) - len(line.lstrip())]
-    return errors.wrapped(line.strip(), indent)
 
 
 def map_words(found: tma.TensorMap) -> str:
@@ -358,8 +355,8 @@ def _shared_words(address: int) -> str:
     return f"{offset:#x} of the cluster's block {block}" if block else f"{offset:#x}"
 
 
-def fault_lines(fault: Fault) -> list[str]:
-    """Return the lines of text about a fault."""
+def fault_facts(fault: Fault) -> list[str]:
+    """Return the lines of text about a fault, without its causes."""
     whose = f"block {fault.block}, thread {fault.thread}" if fault.block else "a warp that is gone"
     alike = f" ({counted(fault.alike, 'warp')} alike)" if fault.alike > 1 else ""
     lines = [f"fault in {fault.kernel}: {fault.exception}", f"  at {place_words(fault.lines)}"]
@@ -376,12 +373,33 @@ def fault_lines(fault: Fault) -> list[str]:
     if fault.map is not None:
         words = map_words(fault.map) if isinstance(fault.map, tma.TensorMap) else str(fault.map)
         lines.append(f"  map: {words}")
-    for cause in fault.causes or (Cause(fault.rule, fault.message, "", True),):
+    return lines
+
+
+def fault_lines(fault: Fault) -> list[str]:
+    """Return the lines of text about a fault and its causes."""
+    notes = [f"  note: {note}" for note in fault.notes]
+    return [*fault_facts(fault), *_cause_lines(fault), *notes]
+
+
+def _cause_lines(one: Fault | DeadBarrier) -> Iterator[str]:
+    for found in findings_of(one):
+        yield f"  {found.rule}: {found.message}"
+        if found.fix:
+            yield f"    fix: {found.fix}"
+
+
+def findings_of(one: Fault | DeadBarrier) -> Iterator[report.Finding]:
+    """Yield a finding for each cause of a fault, or for the rule of a barrier."""
+    causes = one.causes if isinstance(one, Fault) else ()
+    for cause in causes or (Cause(one.rule, one.message, one.fix, True),) * bool(one.rule):
         sure = "" if cause.is_sure else "also wrong, though it ends otherwise: "
         sure = "likely: " if cause.is_likely else sure
-        lines += [f"  {cause.rule}: {sure}{cause.message}"]
-        lines += [f"    fix: {cause.fix}"] if cause.fix else []
-    return lines + [f"  note: {note}" for note in fault.notes]
+        yield report.Finding(
+            cause.rule, report.WARNING if cause.is_likely else report.ERROR, sure + cause.message,
+            cause.fix, one.kernel, one.lines[0] if one.lines else None,
+            sites=one.alike if isinstance(one, Fault) else one.waiting,
+        )  # fmt: skip
 
 
 def barrier_words(barrier: DeadBarrier) -> str:
@@ -393,17 +411,27 @@ def barrier_words(barrier: DeadBarrier) -> str:
     )
 
 
-def barrier_lines(barrier: DeadBarrier) -> list[str]:
-    """Return the lines of text about a barrier at which warps wait."""
+def barrier_facts(barrier: DeadBarrier) -> list[str]:
+    """Return the lines of text about a barrier at which warps wait, without the cause."""
     parity = "a parity that the registers no longer hold"
     if barrier.parity is not None:
         parity = f"parity {barrier.parity}"
-    lines = [
-        barrier_words(barrier),
-        f"  {counted(barrier.waiting, 'warp')} at {place_words(barrier.lines)}, for {parity}",
-        f"  {barrier.rule}: {barrier.message}",
+    where = f"{counted(barrier.waiting, 'warp')} at {place_words(barrier.lines)}, for {parity}"
+    return [barrier_words(barrier), f"  {where}"]
+
+
+def barrier_lines(barrier: DeadBarrier) -> list[str]:
+    """Return the lines of text about a barrier at which warps wait, and the cause."""
+    return [*barrier_facts(barrier), *_cause_lines(barrier)]
+
+
+def rest_lines(found: PostMortem) -> list[list[str]]:
+    """Return the lines of text about the maps, the kernels, and the notes."""
+    return [
+        [f"map at {one}" for one in found.maps],
+        [line for kernel in found.kernels for line in kernel_lines(kernel)],
+        [f"note: {note}" for note in found.notes],
     ]
-    return lines + ([f"    fix: {barrier.fix}"] if barrier.fix else [])
 
 
 def kernel_lines(kernel: DeadKernel) -> list[str]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tma_dlpack.debug.core import coerce, counted, errors, public, refusals, tma
+from tma_dlpack.debug.core import coerce, counted, errors, public, refusals, report, tma
 from tma_dlpack.debug.foreign import refusing
 from tma_dlpack.debug.trace.traced import TracedKernel, TracedMap, merged
 
@@ -110,12 +110,7 @@ class Trace:
         return coerce.summary(f"Trace: {self._head()}")
 
     def __str__(self) -> str:
-        lines = [self._head()]
-        for number, traced in enumerate(self.maps, 1):
-            lines += ["", errors.wrapped(_title(number, traced)), *_described(traced)]
-            lines += [textwrap.indent(_finding(f), "  ") for f in _findings(traced)]
-        notes = [errors.wrapped(f"note: {note}") for note in self.notes]
-        return coerce.printable("\n".join([*lines, *([""] if notes else []), *notes]))
+        return report.as_text(self._head(), self._sections(), is_head_first=True)
 
     def _head(self) -> str:
         maps, processes = self.maps, self._raw["processes"]
@@ -137,21 +132,23 @@ class Trace:
 
     def html(self, most_bytes: int = 20_000_000) -> str:
         """Return the report as HTML, with pictures of at most `most_bytes` bytes in total."""
-        # imported when first needed
-        from tma_dlpack.debug.core import cards, fragment
+        overview = report.Section(pictures=self._overview())
+        return report.as_html(self._head(), [overview, *self._sections(most_bytes)])
 
-        parts = [cards.bold(self._head()), *self._overview()]
+    def _sections(self, most_bytes: int = 0) -> Iterator[report.Section]:
+        """Yield a section for each map, and the notes; pictures have at most `most_bytes`."""
         room = most_bytes
         for number, traced in enumerate(self.maps, 1):
-            parts.append(f"<h3>{html.escape(_title(number, traced))}</h3>")
-            parts += [f"<div><code>{html.escape(line)}</code></div>" for line in _lines(traced)]
-            parts += [cards.finding_html(f, with_argument=False) for f in _findings(traced)]
             pictures = _pictures(traced) if room > 0 else ""
             room -= len(pictures)
-            if room > 0:
-                parts.append(pictures)
-        parts += [cards.plain(f"note: {note}") for note in self.notes]
-        return fragment([*map(coerce.printable, parts)])
+            yield report.Section(
+                _title(number, traced),
+                [*_lines(traced)],
+                _contradiction(traced),
+                findings=(*traced.report.violations, *traced.report.advice),
+                pictures=[pictures] if room > 0 else (),
+            )
+        yield report.Section(lines=[f"note: {note}" for note in self.notes])
 
     def _overview(self) -> list[str]:
         """Return small pictures of all maps next to each other, if there are two maps or more."""
@@ -201,10 +198,6 @@ def _notes(processes: list[Raw], maps: int) -> Iterator[str]:
         yield f"while it ran, no other tool could subscribe to CUPTI ({ALONE})"
 
 
-def _findings(traced: TracedMap) -> tuple[errors.Finding, ...]:
-    return (*traced.report.violations, *traced.report.advice)
-
-
 def _title(number: int, traced: TracedMap) -> str:
     who = ", ".join(traced.processes[:8]) + (", ..." if len(traced.processes) > 8 else "")
     if not traced.call:
@@ -238,23 +231,18 @@ def _kernel(use: TracedKernel) -> str:
     return f"{use.name} ({place}), {times}"
 
 
-def _described(traced: TracedMap) -> list[str]:
-    lines = [errors.wrapped(line, "  ") for line in _lines(traced)]
-    if traced.result == 0 and not traced.report.ok:
-        lines.append("  the driver accepted it, although these rules refuse it:")
-    return lines
-
-
-def _finding(finding: errors.Finding) -> str:
-    return ("advice: " if isinstance(finding, tma.Advice) else "") + str(finding)
+def _contradiction(traced: TracedMap) -> list[str]:
+    """Return a sentence about a map that the driver accepted and the rules refuse, or nothing."""
+    is_refused_here = traced.result == 0 and not traced.report.ok
+    return ["the driver accepted it, although these rules refuse it:"] * is_refused_here
 
 
 def refusal_text(traced: TracedMap) -> str:
     """Explain a refused call, for standard error while the program runs."""
     head = f"tma_dlpack trace: {traced.processes[0]}: {traced.call}: {traced.result_name}"
-    lines = [head, *_described(traced), *map(str, traced.report.violations)]
-    text = "\n".join(lines[:1] + [textwrap.indent(line, "  ") for line in lines[1:]])
-    return coerce.printable(text)
+    facts = [errors.wrapped(line, "  ") for line in (*_lines(traced), *_contradiction(traced))]
+    lines = [*facts, *map(str, traced.report.violations)]
+    return coerce.printable("\n".join([head, *(textwrap.indent(line, "  ") for line in lines)]))
 
 
 # -- reading what native/inject.c wrote ------------------------------------------------------------
