@@ -219,7 +219,7 @@ def _architecture(target: Any, args: Sequence[Any], where: str) -> str:
 
 
 def _header(compiled: Compiled) -> str:
-    """Return the PTX from a kernel's name to its body, with parameters and directives."""
+    """Return a kernel's header in the PTX: its name, its parameters and its directives."""
     # For example ".entry k(.param .u64 x) .reqnctapercluster 2, 1, 1", up to the opening brace.
     found = re.search(
         rf"\.entry\s+{re.escape(compiled.kernel)}\s*(\(.*?\))?[^{{]*", compiled.ptx, re.S
@@ -242,7 +242,7 @@ def _cluster(cluster: object, header: str, grid: tuple[int, int, int]) -> tuple[
         found, must = f"cluster has {blocks} blocks", f"have at most {MAX_CLUSTER} blocks"
         raise argument_error("cluster", found, must, "pass a smaller cluster")
     if any(g % c for g, c in zip(grid, sizes, strict=True)):
-        # Round the grid up to whole clusters for the fix.
+        # The fix proposes the grid rounded up to whole clusters.
         whole = tuple(-(-g // c) * c for g, c in zip(grid, sizes, strict=True))
         found = f"grid is {grid} and a cluster has {sizes} blocks"
         raise argument_error("grid", found, "consist of whole clusters", f"pass grid={whole}")

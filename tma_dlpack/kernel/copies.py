@@ -238,8 +238,8 @@ def _note_windows(
 ) -> None:  # fmt: skip
     """Check with `Order` that a copy may access its tile in global memory, and record the access.
 
-    `agent` and `clock` identify the copy in `Order`. `known` are the clocks that the thread which
-    issued the copy knows.
+    `agent` and `clock` identify the copy in `Order`. `known` are the clocks that the issuing thread
+    knows.
     """
     try:
         windows = copy.windows()
@@ -286,7 +286,7 @@ class _Load(Pending):
         now = total
         if barrier.pending == 0 and 0 < barrier.bytes < total and barrier.bytes % CHUNK == 0:
             # The phase of the barrier needs fewer bytes than the load still has to write. So write
-            # only these bytes now: the phase ends between two pieces.
+            # only the bytes that the phase needs now: the phase ends between two pieces.
             now = barrier.bytes
         data = self._fetch()
         here, self.chunks = self.chunks[: now // CHUNK], self.chunks[now // CHUNK :]
@@ -414,8 +414,8 @@ def _tensor(code: Instruction) -> Operation:
 def _load_tile(
     one: _One, form: Form, destination: Any, source: Any, barrier: Any, *rest: Any
 ) -> None:
-    # After the barrier follow up to three optional operands, in this order: im2col offsets,
-    # multicast mask, cache policy.
+    # Up to three optional operands come after the barrier, in this order: im2col offsets, multicast
+    # mask, cache policy.
     operands = list(rest)
     has_info = form.mode.startswith("im2col") and operands
     info = operands.pop(0) if has_info and isinstance(operands[0], tuple) else None
@@ -701,9 +701,9 @@ def _cp_async(code: Instruction) -> Operation:
         size_bytes = int(np.max(size))
         taken = np.full(g.n, size_bytes)
         if rest:
-            # The optional operand is one of three. A predicate: if it is true, read no source
-            # bytes. A 32-bit integer: the number of source bytes to read. A 64-bit integer: a cache
-            # policy, which is ignored.
+            # The optional operand has one of three types. A predicate: if it is true, read no
+            # source bytes. A 32-bit integer: the number of source bytes to read. A 64-bit integer:
+            # a cache policy, which is ignored.
             given = np.asarray(rest[0])
             is_flag = given.dtype == np.bool_
             is_size = given.dtype.itemsize <= 4 or given.ndim == 0

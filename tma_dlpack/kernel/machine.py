@@ -383,7 +383,7 @@ class Machine:
             self._merge(join)
 
     def _run_group(self, group: Group, turns: int) -> None:
-        # `Group.take_waits` may have split off this group, whose threads wait already.
+        # `Group.take_waits` may have created this group by a split. Its threads already wait.
         if group.wait is not None:
             self.asleep.append(group)
             return

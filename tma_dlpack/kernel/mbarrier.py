@@ -40,7 +40,7 @@ class Barrier:
     offset: int
     #: Number of arrivals that a phase needs.
     count: int
-    #: Number of arrivals that the current phase needs before it can end.
+    #: Number of arrivals that are missing in the current phase.
     pending: int
     #: Number of bytes that are expected but have not arrived. It is negative if bytes arrive before
     #: the expect_tx.

@@ -264,7 +264,7 @@ class Order:
         return points
 
     def use_map(self, g: Any, lane: int, region: Any, offset: int, address: int) -> None:
-        """Report a copy if the kernel has changed its map and the required fences are missing."""
+        """Report a copy whose map the kernel has changed without the required fences."""
         shadow = self._shadow(region)
         if not shadow.is_written:
             return
@@ -578,9 +578,9 @@ class Order:
         self, known: Clocks, shadow: Shadow, units: Any, last: IntArray,
         after: Callable[[], npt.NDArray[np.uint8]],
     ) -> IntArray:  # fmt: skip
-        """Return the stamps `last` without those of unordered bulk stores that wrote equal bytes.
+        """Return `last`, with 0 for the stamps of unordered bulk stores that wrote equal bytes.
 
-        These stamps become 0, which is never reported.
+        A stamp of 0 is never reported.
         """
         writers = shadow.writer[units]
         limits = known[SEEN][self.slot[writers]].astype(np.int64)
@@ -593,7 +593,7 @@ class Order:
         return ordered
 
     def restamp(self, region: Any, offsets: IntArray, agent: int, clock: int) -> None:
-        """Set the clock of pieces that a load completes in a later phase than at issue expected.
+        """Correct the clock of pieces that a load writes in a later phase than expected at issue.
 
         `offsets` are the offsets of the pieces. A piece has 16 bytes.
         """

@@ -76,7 +76,7 @@ class Group:
         self.code: Any = None
         self.wait: Wait | None = None
         self.poll: Any = None
-        # `polls` has the program counters where the group has polled since `machine.progress` has
+        # `polls` has the program counters where the group has polled since `machine.progress` got
         # the value `seen`.
         self.polls: set[Any] = set()
         self.seen = -1
@@ -240,7 +240,7 @@ class Group:
         self.function, self.pc = frame.function, frame.after
 
     def later(self, result: Any, places: Any) -> None:
-        """Store results in registers, after the wait if the group has to wait and now otherwise."""
+        """Store results in registers: after the wait if the group has to wait, otherwise now."""
         self.deferred.append((result, places))
         if self.wait is None and not self._waits:
             self.settle()

@@ -66,9 +66,9 @@ class Flow:
         ]
         seen = Counter(c[0] for sides in branches for side in sides for c in side)
         seen.update({condition[0]: 2 for condition in guards})
-        # A branch counts twice, once for each side. So if a value has the count 2, only one branch
-        # tests it, and no other branch can contradict the condition. Ignore such a condition if a
-        # write of a register can change the value. Otherwise keep it.
+        # A branch counts each tested value twice, once for each side. So if a value has the count
+        # 2, only one branch tests it, and no other branch can contradict the condition. Ignore such
+        # a condition if a write of a register can change the value. Otherwise keep it.
         self._useful = {t for t, count in seen.items() if count > 2 or not registers(t)}
         # For each block: next block -> conditions on the edge to it.
         self.edges: list[dict[int, Conditions]] = []
@@ -108,7 +108,7 @@ class Flow:
         return self.useful(_opposite(self.values, code)[:1]) if code.guard else None
 
     def watch(self, more: Iterable[str]) -> list[list[tuple[int, str]]]:
-        """Return for each block the writes of the registers that conditions use or `more` lists.
+        """Return, for each block, the writes of the registers in conditions and in `more`.
 
         A write is (index of the instruction in the block, register).
         """
@@ -162,7 +162,7 @@ class Flow:
         return states
 
     def _join(self, states: list[Facts | None], block: int, facts: Facts, more: Conditions) -> bool:
-        """Add the facts that pass an edge to the next block; return whether its state changed."""
+        """Add facts that do not contradict `more` to a block; return whether its state changed."""
         state = states[block]
         changed = state is None
         state = states[block] = {} if state is None else state

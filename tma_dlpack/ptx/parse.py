@@ -42,7 +42,7 @@ class Instruction:
         return [word.strip() for word in _OPERAND.findall(self.operands) if word.strip()]
 
     def address(self, index: int = 0) -> str:
-        """Return the text in the pair of brackets number `index`, counted from 0, of the operands.
+        """Return the text in a pair of brackets of the operands; `index` counts the pairs from 0.
 
         Return "" if there is no such pair.
         """

@@ -47,8 +47,8 @@ class Pipeline:
     stores_in_flight : int
         Number of stages whose stores may be pending. The other stages are for loads.
     neighbours : int
-        Number of adjacent tiles that one CTA copies; the tiles after them are for the next CTA.
-        With 2 adjacent tiles, two adjacent rows of 128 bytes share one L2 fetch of 256 bytes.
+        Number of adjacent tiles that one CTA copies at a time; the next CTA copies the tiles after
+        them. With 2 adjacent tiles, two adjacent rows of 128 bytes share one L2 fetch of 256 bytes.
     """
 
     stages: int
@@ -116,7 +116,7 @@ class TiledCopy:
     def __init__(self, tensor_map: tma.TensorMap) -> None:
         """Refuse a tensor with a stride of 0, because its rows are one memory area.
 
-        The speed of copying such a tensor is not the tma.bandwidth of memory.
+        The speed of copying such a tensor is not the bandwidth of the memory.
         """
         if 0 in tensor_map.global_strides:
             raise tma.TmaUnsupportedError(

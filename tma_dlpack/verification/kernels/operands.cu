@@ -47,8 +47,8 @@ __device__ inline bool loaded(const Map& a, const Map& b, const Tile& tile_a, co
 
 #ifdef WGMMA
 
-// Compute out[64 * blocks][N] = A B. A has one descriptor for each 64 rows and K step. B has one
-// descriptor for each K step. The addresses in the descriptors are relative to `shared_memory`.
+// Compute out[64 * blocks][N] = A B. For every 64 rows, A has one descriptor per K step. B has one
+// descriptor per K step. The addresses in the descriptors are relative to `shared_memory`.
 extern "C" __global__ void __launch_bounds__(128)
   multiply(const __grid_constant__ Map a, const __grid_constant__ Map b,
            const __grid_constant__ Tile tile_a, const __grid_constant__ Tile tile_b,
