@@ -213,8 +213,8 @@ class _Word:
 class _State:
     """State of an mbarrier in the form that the rules of `ptx.stuck` read.
 
-    If the mbarriers at one offset in several blocks have equal states, one object describes all of
-    them.
+    If the mbarriers at the same offset in several blocks have equal states, one object describes
+    all of them.
     """
 
     address: int

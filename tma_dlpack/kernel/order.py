@@ -193,7 +193,7 @@ class Order:
         return clocks
 
     def receive(self, slots: IntArray, clocks: Clocks | None, *, relaxed: bool = False) -> None:
-        """Update the clocks that warps know with published clocks.
+        """Merge published clocks into the clocks that warps know.
 
         With `relaxed`, update only the row DONE now. Update the other rows at each warp's next
         fence.
@@ -537,8 +537,8 @@ class Order:
         """Check and record the writes of an asynchronous operation; call this at its issue.
 
         `async_read` describes `lanes`, `where`, `agent`, `clock` and `known`. `atomic` is True for
-        a reduction: two reductions do not race. `after` returns the bytes that the region will have
-        after the operation: two unordered bulk stores of equal bytes are not reported. `generic` is
+        a reduction. Two reductions do not race. `after` returns the bytes that the region will have
+        after the operation. Two unordered bulk stores of equal bytes are not reported. `generic` is
         True if the operation writes through the generic proxy (st.async).
         """
         shadow = self._shadow(region)

@@ -204,7 +204,7 @@ class Group:
     def call_by_address(
         self, code: Any, targets: Any, given: list[str], results: list[str], after: int
     ) -> int:
-        """Call the function at the address that each thread has.
+        """Call the functions at the addresses in `targets`, which has one address for each thread.
 
         If the threads call different functions, split the group into one group for each function.
         """

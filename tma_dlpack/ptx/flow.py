@@ -3,8 +3,8 @@
 A fact is an event on a path, such as "the thread has written this tile, and no fence has followed".
 A fact stores the conditions of the branches on its path. So it does not pass a branch that
 contradicts one of these conditions. For example, a fact inside of `if (thread == 0)` does not reach
-code for `thread != 0`. If several paths with one fact meet, the fact keeps only the conditions that
-all these paths have in common.
+code for `thread != 0`. If several paths with the same fact meet, the fact keeps only the conditions
+that all these paths have in common.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ class Flow:
     def run(self, transfer: Callable[[int, Facts], Facts], first: Facts) -> list[Facts | None]:
         """Return the facts at the start of each block, or None if no path reaches the block.
 
-        `transfer` returns the facts after a block from the facts before it. `first` are the facts
-        at the start of the function.
+        `transfer(block, facts)` returns the facts after a block, where `facts` are the facts before
+        the block. `first` are the facts at the start of the function.
         """
         # The heap processes blocks in program order, so that loops need few iterations.
         states: list[Facts | None] = [None] * len(self.blocks)

@@ -2,9 +2,9 @@
 
 A value is a sum of terms and a constant. A term is the product of a symbol and a factor. A symbol
 is a shared array, `%tid.x`, a parameter, or an operation on other values. If two registers have
-equal computations, they have one symbol. A register that is loaded from memory, or that several
-instructions write, is a symbol of its own. Such a symbol is valid until the next write of the
-register (`Symbol.registers`).
+equal computations, they have the same symbol. A register that is loaded from memory, or that
+several instructions write, is a symbol of its own. Such a symbol is valid until the next write of
+the register (`Symbol.registers`).
 
 A predicate is a condition that a value is inside or outside of an interval. For example, conditions
 prove that in `if (thread == 0) { store; commit; wait }` each path with the store has the wait, too.
@@ -192,14 +192,14 @@ def registers(terms: Iterable[Term]) -> frozenset[str]:
 
 
 def contradicts(a: Condition, b: Condition) -> bool:
-    """Return whether two conditions on one value cannot both be true."""
+    """Return whether two conditions on the same value cannot both be true."""
     if a[0] != b[0]:
         return False
-    # If both conditions are intervals, they contradict if the intervals are disjoint.
+    # Two intervals contradict each other if they are disjoint.
     if a[3] and b[3]:
         return a[2] < b[1] or b[2] < a[1]
-    # If one condition is an interval and the other excludes an interval, they contradict if the
-    # first interval is inside of the excluded interval.
+    # An interval and an excluded interval contradict each other if the interval is inside of the
+    # excluded interval.
     if a[3] != b[3]:
         inner, hole = (a, b) if a[3] else (b, a)
         return hole[1] <= inner[1] and inner[2] <= hole[2]
@@ -620,7 +620,7 @@ class Values:
         if not a[0] and not b[0]:
             return (), computed(op, kind, a[1], b[1])
         # For most operations the bits of the result do not depend on the signedness of the type. So
-        # use one symbol for u32 and s32.
+        # use the same symbol for u32 and s32.
         if op not in _SIGN_MATTERS:
             kind = "b" + kind[1:]
         return _value(self._symbol(op, (a, b), high=_bound(op, a, b), kind=kind))

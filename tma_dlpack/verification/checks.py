@@ -242,7 +242,8 @@ def _judge_bytes(call: str, pairs: dict[str, tuple[Any, Any]]) -> Outcome:
 
 
 def _judge_refusals(call: str, simulated: object, real: object) -> Outcome:
-    # At least one side refused the copy. The two sides agree only if both refused it by one rule.
+    # At least one side refused the copy. The two sides agree only if both refused it by the same
+    # rule.
     mine, theirs = _verdict(simulated, "copied"), _verdict(real, "copied")
     same = mine == theirs != "copied"
     difference = None if same else f"simulator: {mine}\nhardware:  {theirs}"

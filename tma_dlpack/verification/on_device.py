@@ -9,8 +9,8 @@ In the check of changed maps, a kernel gets the driver's map with wrong values i
 kernel writes the correct values with ``tensormap.replace``, and loads a tile with the changed map.
 Then the map must equal the driver's map, and the tile must equal the simulator's tile. In half of
 the cases the kernel changes the map in shared memory and copies it to global memory. In all other
-cases the kernel changes the map in global memory. Different cases may have different maps at one
-address, so a missing fence would be noticed.
+cases the kernel changes the map in global memory. Different cases may have different maps at the
+same address, so a missing fence would be noticed.
 """
 
 from __future__ import annotations
