@@ -82,7 +82,8 @@ class Order:
         # agents get slot 0, where all clocks are 0. New agents reuse the slots that become free.
         self.slot = np.zeros(64, np.int32)
         self.is_async = np.zeros(64, np.bool_)
-        # known[row, slot of a warp, slot of an agent] is the agent's clock, as the warp knows it.
+        # known[row, slot of a warp, slot of an agent] is the value that the warp knows of the
+        # agent's clock.
         self.known = np.zeros((_WAYS, 64, 64), np.int32)
         # Slot of a warp -> current clock of the warp. For asynchronous agents, callers of `Order`
         # pass the clocks as arguments.

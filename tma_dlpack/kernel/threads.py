@@ -85,8 +85,7 @@ class Group:
         self.deferred: list[tuple[Any, Any]] = []
         # Whether the group waits for the other lanes of its warps (see `Machine._gathered`).
         self.gated = False
-        # Program counter of an instruction that the group may execute although it does not have
-        # whole warps, or -1.
+        # Program counter of an instruction that the group may execute without whole warps, or -1.
         self.passes = -1
         self.done = False
         self._waits: list[tuple[Any, Wait]] = []

@@ -331,8 +331,8 @@ def saturated(kind: str, value: Any) -> Any:
 def whole(kind: str, value: Any, source: str) -> Any:
     """Return floats as saturated integers, as cvt does.
 
-    NaN becomes 0, with two exceptions: if the result has 64 bits, or if the result has 32 bits and
-    the source is f64, only the top bit of the result is 1.
+    NaN becomes 0 if the result has fewer than 32 bits, or if the result has 32 bits and the source
+    is not f64. In all other cases, NaN becomes a result of which only the top bit is 1.
     """
     found = saturated(kind, value)
     size = bits_of(kind)

@@ -131,7 +131,7 @@ class TiledCopy:
         # Number of bytes from the first to the last byte of the tensor, including the gaps between
         # rows.
         self.extent_bytes: int = sum((n - 1) * stride for n, stride in steps) + row_bytes
-        # `_rows` is a struct Rows of kernels/bandwidth.cu, which has 4 dimensions.
+        # `_rows` is a struct Rows of kernels/bandwidth.cu, which always has 4 dimensions.
         missing = 4 - len(counts)
         strides, ones = (*tensor_map.global_strides, *(0,) * missing), (1,) * missing
         self._rows = launch.by_value(
