@@ -34,8 +34,8 @@ def mul_hi(a: Any, b: Any) -> Any:
     middle = x1 * y0 + (x0 * y0 >> half)
     other = x0 * y1 + (middle & low)
     high = x1 * y1 + (middle >> half) + (other >> half)
-    # If `a` is negative, its bits as an unsigned number have the value `a + 2**64`. This makes the
-    # upper half too large by `b`, so subtract `b`. If `b` is negative, also subtract `a`.
+    # If a is negative, its bits as an unsigned number have the value a + 2**64. This makes the
+    # upper half too large by b, so subtract b. If b is negative, also subtract a.
     if a.dtype.kind == "i":
         high = high - np.where(a < 0, y, np.uint64(0)) - np.where(b < 0, x, np.uint64(0))
     return high.view(a.dtype)
