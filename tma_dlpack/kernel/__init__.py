@@ -1,12 +1,12 @@
 """`run_kernel`: run a whole kernel on the simulator or on the GPU.
 
-`compile` turns a CUDA kernel into PTX. `arguments` turns its arguments into bytes and memory. On
-the GPU the driver runs the kernel (`on_gpu`). The simulator translates each basic block of the PTX
-into a Python function (`program`, `emit`) and runs all threads that share a program counter at once
-(`machine`, `threads`). Other files have the instructions: `memory` has loads and stores, `mbarrier`
-and `barriers` have barriers and waits, `copies` has bulk copies, and `matrix` and `tcgen05` have
-products of matrices. `order` decides which memory accesses are ordered. `findings`, `timeline` and
-`result` define the `KernelRun` that `run_kernel` returns.
+`compile` turns a CUDA kernel into PTX. `arguments` turns the kernel's arguments into bytes and
+memory. On the GPU the driver runs the kernel (`on_gpu`). The simulator translates each basic block
+of the PTX into a Python function (`program`, `emit`) and runs all threads that share a program
+counter at once (`machine`, `threads`). Other files have the instructions: `memory` has loads and
+stores, `mbarrier` and `barriers` have barriers and waits, `copies` has bulk copies, and `matrix`
+and `tcgen05` have products of matrices. `order` decides which memory accesses are ordered.
+`findings`, `timeline` and `result` define the `KernelRun` that `run_kernel` returns.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def run_kernel(
     schedules: int = 2,
     max_steps: int | None = None,
 ) -> KernelRun:
-    """Run a CUDA kernel on the simulator or the GPU, and return what was found.
+    """Run a CUDA kernel on the simulator or the GPU, and return the findings.
 
     The simulator needs no GPU. It is the default if no tensor is on a GPU. The kernel changes the
     tensors in place, as a launch does. The simulator runs the kernel several times with different
@@ -219,7 +219,7 @@ def _architecture(target: Any, args: Sequence[Any], where: str) -> str:
 
 
 def _header(compiled: Compiled) -> str:
-    """Return the PTX from a kernel's name to its body, with parameters and directives."""
+    """Return a kernel's header in the PTX: its name, its parameters and its directives."""
     # For example ".entry k(.param .u64 x) .reqnctapercluster 2, 1, 1", up to the opening brace.
     found = re.search(
         rf"\.entry\s+{re.escape(compiled.kernel)}\s*(\(.*?\))?[^{{]*", compiled.ptx, re.S
@@ -242,7 +242,7 @@ def _cluster(cluster: object, header: str, grid: tuple[int, int, int]) -> tuple[
         found, must = f"cluster has {blocks} blocks", f"have at most {MAX_CLUSTER} blocks"
         raise argument_error("cluster", found, must, "pass a smaller cluster")
     if any(g % c for g, c in zip(grid, sizes, strict=True)):
-        # Round the grid up to whole clusters for the fix.
+        # The fix proposes the grid rounded up to whole clusters.
         whole = tuple(-(-g // c) * c for g, c in zip(grid, sizes, strict=True))
         found = f"grid is {grid} and a cluster has {sizes} blocks"
         raise argument_error("grid", found, "consist of whole clusters", f"pass grid={whole}")

@@ -59,7 +59,7 @@ def steps_of(blocks: Iterable[list[Instruction]]) -> list[tuple[Step, ...]]:
 def _steps(code: Instruction, watched: set[str]) -> Iterable[Step]:
     """Yield the steps of an instruction."""
     # Ignore a guarded instruction, because its guard may be false. But assume that a guarded
-    # wait_group waits, because correct code would be reported otherwise.
+    # wait_group waits, so that correct code is not reported.
     if code.guard and not code.opcode.startswith("wgmma.wait_group"):
         return
     if code.opcode.startswith("wgmma.mma_async"):

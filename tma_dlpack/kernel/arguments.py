@@ -205,7 +205,7 @@ def _bytes_of(
 
 
 def is_number(value: object) -> bool:
-    """Return whether an argument is None, a number, bytes or a C structure, thus no tensor."""
+    """Return whether an argument is no tensor: None, a number, bytes or a C structure."""
     kinds = (bool, int, float, np.generic, bytes, bytearray, *_C_TYPES)
     return value is None or isinstance(value, kinds)
 

@@ -99,12 +99,12 @@ class BlockSync:
         self.bulk: dict[int, Groups] = defaultdict(Groups)
         self.cp_async: dict[int, Groups] = defaultdict(Groups)
         self.wgmma: dict[int, Groups] = defaultdict(Groups)
-        #: Slot in `Order` of a warp of another block -> the last access of this warp to the shared
-        #: memory of `self`'s block, as (clock, block of the warp, instruction, thread).
+        #: For each warp of another block that has accessed this block's shared memory: slot of the
+        #: warp in `Order` -> last access as (clock, block of the warp, instruction, thread).
         self.remote: dict[int, tuple[int, Any, Any, int]] = {}
         # Number of a warpgroup -> its accumulator registers with a pending product.
         self.accumulators: dict[int, Flying] = defaultdict(Flying)
-        # Thread -> generation of the cluster's barrier in which the thread last arrived.
+        # Thread -> generation in which the thread last arrived at the cluster's barrier.
         self.cluster_generation: dict[int, int] = {}
 
 
@@ -113,7 +113,7 @@ def end_of_block(block: Any) -> None:
 
     A bulk store is reported if no wait_group covers it, because the store may still read the shared
     memory. A load into the block, or an access by another block, is reported if no warp of the
-    ended block knows that it is complete.
+    ended block knows that this load or access is complete.
     """
     for lane, groups in block.sync.bulk.items():
         left = [store for group in groups.committed[groups.waited :] for store in group]
@@ -128,7 +128,8 @@ def end_of_block(block: Any) -> None:
                 "issued the store, before it ends", code=first.code, place=(block, lane),
             )  # fmt: skip
 
-    # For each agent, the newest clock that a warp of the block knows to be complete.
+    # `known` has a clock for each agent. A warp of the block knows that the agent's accesses up to
+    # this clock are complete.
     order = block.machine.order
     if order is None:
         return
@@ -369,7 +370,8 @@ def _bulk_wait(code: Instruction) -> Operation:
         order, block = g.machine.order, g.block
 
         def ready() -> bool:
-            # The wait ends when the stores of each thread's first `last` groups are complete.
+            # The wait ends when, for each thread, the stores of the groups 1 to `last` are
+            # complete.
             stores = (s for lane, last in awaited.items() for s in _stores(groups[lane], last))
             if not all(store.has_read if reads else store.has_written for store in stores):
                 return False
@@ -388,12 +390,12 @@ def _bulk_wait(code: Instruction) -> Operation:
 
 
 def _all_but(groups: Groups, most: Any) -> int:
-    """Return how many of the oldest groups must complete, so that at most `most` groups remain."""
+    """Return how many groups, oldest first, must complete if `most` groups may remain pending."""
     return max(0, len(groups.committed) - int(np.max(most)))
 
 
 def _stores(groups: Groups, last: int) -> list[Any]:
-    """Return the bulk stores of the first `last` groups.
+    """Return the bulk stores of the groups 1 to `last`.
 
     If all these stores are complete, also empty these groups, so that they are not checked again.
     """
@@ -444,7 +446,7 @@ def _commit_wait(code: Instruction) -> Operation:
 
 
 def _copies(groups: Groups, last: int) -> list[Any]:
-    """Return the cp.async operations of the first `last` groups.
+    """Return the cp.async operations of the groups 1 to `last`.
 
     If all these operations are complete, also empty these groups.
     """

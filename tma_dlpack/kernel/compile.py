@@ -29,7 +29,7 @@ _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+[af]?)", re.MULTILINE)
 _MISSING_HEADER = re.compile(r"(?:could not|cannot) open source file")
 # File name that compiler messages and line tables use if the source is a text, not a file.
 _TEXT = "kernel.cu"
-# Options that only NVRTC has. nvcc always behaves as with these options.
+# Options that only NVRTC has. nvcc always behaves as if it had these options.
 _NVRTC_ONLY = frozenset(("device-int128", "default-device"))
 _GLOBAL = re.compile(r"\b__global__\b")
 
@@ -223,8 +223,8 @@ def _compiled(
 ) -> tuple[str, dict[str, str]]:
     """Return (PTX, name expression -> mangled name).
 
-    NVRTC is tried first. nvcc is the second choice if NVRTC is missing, or if NVRTC refuses a .cu
-    file or does not find a header, because such a source may have host code.
+    NVRTC is tried first. nvcc is tried if NVRTC is missing or does not find a header. nvcc is also
+    tried if NVRTC refuses a .cu file, because such a file may have host code.
     """
     # If the options have an architecture, it replaces the architecture of `target`.
     arch = next(

@@ -219,7 +219,7 @@ def _copy(
     one: _One, address: int, mode: str, coords: tuple[int, ...], form: Form, smem: int,
     info: Any = None,
 ) -> RawCopy:  # fmt: skip
-    """Return the copy of a map at `address`, after all checks; `coords` are innermost first."""
+    """Return the checked `RawCopy` with the map at `address`; `coords` are innermost first."""
     tensor_map = _map_at(one, address)
     _check_form(one, tensor_map, form)
     offsets = None
@@ -238,8 +238,8 @@ def _note_windows(
 ) -> None:  # fmt: skip
     """Check with `Order` that a copy may access its tile in global memory, and record the access.
 
-    `agent` and `clock` identify the copy in `Order`. `known` are the clocks that the thread which
-    issued the copy knows.
+    `agent` and `clock` identify the copy in `Order`. `known` are the clocks that the issuing thread
+    knows.
     """
     try:
         windows = copy.windows()
@@ -286,7 +286,7 @@ class _Load(Pending):
         now = total
         if barrier.pending == 0 and 0 < barrier.bytes < total and barrier.bytes % CHUNK == 0:
             # The phase of the barrier needs fewer bytes than the load still has to write. So write
-            # only these bytes now: the phase ends between two pieces.
+            # only the bytes that the phase needs now: the phase ends between two pieces.
             now = barrier.bytes
         data = self._fetch()
         here, self.chunks = self.chunks[: now // CHUNK], self.chunks[now // CHUNK :]
@@ -362,8 +362,8 @@ def _places(
             f"block {absent[0]} is not there",
             "launch with a cluster that has the blocks, or clear their bits",
         )
-    # Multicast writes the tile at one offset in every block, and uses the barrier at one offset in
-    # every block (PTX ISA).
+    # Multicast writes the tile at the same offset in every block. It also uses the barrier at the
+    # same offset in every block (PTX ISA).
     _, offset = place_of(one.g, barrier, one.lanes)
     return [
         (block, barrier_at(one.g, n << RANK_SHIFT | offset, one.lanes))
@@ -414,8 +414,8 @@ def _tensor(code: Instruction) -> Operation:
 def _load_tile(
     one: _One, form: Form, destination: Any, source: Any, barrier: Any, *rest: Any
 ) -> None:
-    # After the barrier follow up to three optional operands, in this order: im2col offsets,
-    # multicast mask, cache policy.
+    # Up to three optional operands come after the barrier, in this order: im2col offsets, multicast
+    # mask, cache policy.
     operands = list(rest)
     has_info = form.mode.startswith("im2col") and operands
     info = operands.pop(0) if has_info and isinstance(operands[0], tuple) else None
@@ -701,9 +701,9 @@ def _cp_async(code: Instruction) -> Operation:
         size_bytes = int(np.max(size))
         taken = np.full(g.n, size_bytes)
         if rest:
-            # The optional operand is one of three. A predicate: if it is true, read no source
-            # bytes. A 32-bit integer: the number of source bytes to read. A 64-bit integer: a cache
-            # policy, which is ignored.
+            # The optional operand has one of three types. A predicate: if it is true, read no
+            # source bytes. A 32-bit integer: the number of source bytes to read. A 64-bit integer:
+            # a cache policy, which is ignored.
             given = np.asarray(rest[0])
             is_flag = given.dtype == np.bool_
             is_size = given.dtype.itemsize <= 4 or given.ndim == 0
@@ -778,7 +778,8 @@ class _RemoteStore(Pending):
 
     def happen(self) -> None:
         smem = self._block.smem
-        # Several lanes may reduce to one address, so apply the operands of the lanes in sequence.
+        # Several lanes may reduce to the same address, so apply the operands of the lanes in
+        # sequence.
         for place, data in zip(self._places, self._data, strict=True):
             old = smem[place]
             smem[place] = reduce_bytes(self._kind, self._op, old, data) if self._op else data
@@ -833,8 +834,8 @@ def _replace(code: Instruction) -> Operation | None:
 
     def run(g: Any, mask: BoolArray | None, address: Any, *rest: Any) -> None:
         for one in _each_thread(g, mask):
-            # If a field exists for each axis, such as box_dim, the operand `ordinal` is the number
-            # of the axis, where 0 is the innermost axis.
+            # A field such as box_dim exists for each axis. Its instruction has the operand
+            # `ordinal`, the number of the axis, where 0 is the innermost axis.
             ordinal = int(rest[0]) if len(rest) == 2 else None
             operand = of_lane(rest[-1], one.at) & (1 << int(bits)) - 1
             at = of_lane(address, one.at)
@@ -871,8 +872,8 @@ def _publish(code: Instruction) -> Operation:
     def run(g: Any, mask: BoolArray | None, destination: Any, source: Any, size: Any) -> None:
         for to, at in each(g, mask, destination):
             one = _One(g, int(at[0]))
-            # All lanes of a warp execute cp_fenceproxy, normally with one destination address. Copy
-            # the map once for each distinct address.
+            # All lanes of a warp execute cp_fenceproxy, normally with the same destination address.
+            # Copy the map once for each distinct address.
             block, offset = place_of(g, of_lane(source, at[0]), one.lanes)
             region = _region(one, to, MAP_BYTES)
             first, only = to - region.first, np.zeros(g.n, np.bool_)

@@ -18,7 +18,7 @@ _NO_DESTINATION = frozenset(
     ("st", "red", "bra", "brx", "ret", "exit", "trap", "call", "prefetch", "prefetchu", "discard",
      "applypriority", "nanosleep", "setmaxnreg", "pmevent", "brkpt", "multimem")
 )  # fmt: skip
-# First words of hints for the hardware, which change neither values nor order.
+# First words of opcodes that are hints for the hardware. A hint changes neither values nor order.
 _IGNORED = frozenset(
     ("prefetch", "prefetchu", "discard", "applypriority", "pmevent", "setmaxnreg", "nanosleep")
 )
@@ -439,7 +439,7 @@ class Emitter:
     def emit_brx(self, code: Instruction, words: list[str], operands: list[Any]) -> str:
         if code.guard:
             raise UnknownFormError("a guarded brx.idx")
-        # The last operand is the name of the list of labels, .branchtargets.
+        # The last operand is the name of a .branchtargets directive, which lists the labels.
         names = self.function.symbols.get(code.split()[-1], "").split()
         table = self.constant([self.block.labels[name] for name in names])
         index = self.new(self.bits(operands[0], "u32"))
@@ -504,7 +504,8 @@ class Emitter:
                 text = f"B.parameter(g, {name!r}, {where[2]}, {size}, {count})"
         else:
             # The simulator stores constant memory in regions like those of global memory. So read
-            # it by its generic address, which is the empty state space.
+            # it by its generic address. The empty name of a state space stands for generic
+            # addresses.
             if space in ("const", "local"):
                 space = "" if space == "const" else "local"
             self.lines.append(f"g.code = {self.constant(code)}")

@@ -126,8 +126,8 @@ class Findings:
         """Explain why no thread can continue."""
         states = _states(machine)
         rows = [(state, next(row for row in stuck.ROWS if row.holds(state))) for state in states]
-        # Report only barriers that cause the hang. With HANG_FOLLOWS, the warps at a barrier wait
-        # only because another barrier hangs.
+        # Report only barriers that cause the hang. A barrier has the rule HANG_FOLLOWS if its warps
+        # wait only because another barrier hangs.
         causes = [(s, r) for s, r in rows if r.rule != "HANG_FOLLOWS"] or rows
         for state, row in causes:
             message = f"the kernel hangs at the barrier {state.address:#x}: {row.message(state)}"
@@ -213,8 +213,8 @@ class _Word:
 class _State:
     """State of an mbarrier in the form that the rules of `ptx.stuck` read.
 
-    If the mbarriers at one offset in several blocks have equal states, one object describes all of
-    them.
+    If the mbarriers at the same offset in several blocks have equal states, one object describes
+    all of them.
     """
 
     address: int
@@ -227,9 +227,9 @@ class _State:
     blocks: int = 1
     #: Number of warps that wait at the barrier.
     waiting: int = 0
-    #: Offset -> state of the other mbarriers in the same block that warps wait at.
+    #: The other mbarriers of this block that warps wait at: offset -> state.
     here: dict[Any, Any] = field(default_factory=dict)
-    #: Offsets of the mbarriers in other blocks that warps wait at.
+    #: Offsets of the mbarriers that warps wait at in other blocks.
     far: set[int] = field(default_factory=set)
     #: Fields of the mbarriers at the offset `address` in the other blocks of the cluster.
     peers: list[_Word] = field(default_factory=list)

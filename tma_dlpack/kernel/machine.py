@@ -114,7 +114,7 @@ class Machine:
         self._more = True
 
     def _lay_out(self, parameters: bytes) -> None:
-        """Allocate memory for the parameters and variables; fill `addresses` by their names."""
+        """Allocate memory for the parameters and variables; store `addresses`: name -> address."""
         region = self.memory.variable(parameters or bytes(1), 128, "the parameters", False)
         self.parameters = region.raw
         self.addresses: dict[str, Any] = {}
@@ -189,7 +189,7 @@ class Machine:
             pass
 
     def happen(self, first: bool = False) -> bool:
-        """Let one pending event happen if an event can happen; return whether one happened."""
+        """Let one pending event happen, if any event can happen; return whether it happened."""
         free = [p for p in self.pending if all(q.happened for q in p.after)]
         if not free:
             return False
@@ -274,7 +274,8 @@ class Machine:
             self._run_group(group, self.random.randrange(1, 20) if is_random else TURN)
             return True
         # No group can run. Try, in this order: release a join, let an event happen, let a part of a
-        # warp run alone, start another cluster. If nothing of this is possible, the kernel hangs.
+        # warp run alone, start another cluster. If none of these steps is possible, the kernel
+        # hangs.
         if self._release_join() or self.happen() or self._release_gate():
             return True
         if self._more and self._start_cluster():
@@ -309,7 +310,7 @@ class Machine:
         self.asleep = still
 
     def _release_join(self) -> bool:
-        """Let the groups that wait at one join continue; return whether there was such a join.
+        """Let the groups that wait at a join continue; return False if no group waits at a join.
 
         The groups continue without the threads that have not reached the join.
         """
@@ -383,7 +384,7 @@ class Machine:
             self._merge(join)
 
     def _run_group(self, group: Group, turns: int) -> None:
-        # `Group.take_waits` may have split off this group, whose threads wait already.
+        # `Group.take_waits` may have created this group by a split. Its threads already wait.
         if group.wait is not None:
             self.asleep.append(group)
             return
@@ -421,7 +422,10 @@ class Machine:
         self.ready.append(group)
 
     def _sleeps(self, group: Group) -> bool:
-        """Return whether a group polls twice at one place without progress; if so, let it sleep."""
+        """Let a group sleep if it polls twice at the same place without progress.
+
+        Return whether the group sleeps.
+        """
         group.poll = None
         if group.seen != self.progress:
             group.seen = self.progress

@@ -40,7 +40,7 @@ class Barrier:
     offset: int
     #: Number of arrivals that a phase needs.
     count: int
-    #: Number of arrivals that the current phase needs before it can end.
+    #: Number of arrivals that are missing in the current phase.
     pending: int
     #: Number of bytes that are expected but have not arrived. It is negative if bytes arrive before
     #: the expect_tx.
@@ -302,7 +302,7 @@ def report_exit(findings: Any, code: Any, block: Any, gone: Any, what: str, lane
         message = f"a block may end while {what} to its shared memory is in flight"
         fix = "wait for every load before the block ends"
     # Many kernels end a block right after an arrival at another block, and this works on hardware.
-    # So a load into another block is an error, and all other accesses are warnings.
+    # So only a load into another block is an error. All other accesses are warnings.
     severity = "error" if what == "a load" and gone is not block else "warning"
     findings.add("BLOCK_ENDED", severity, message, fix, code=code, place=(block, lane))
 

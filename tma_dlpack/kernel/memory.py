@@ -198,7 +198,7 @@ class Memory:
         first = int(ranks[0])
         same = bool((ranks == first).all())
         blocks = g.block.cluster.blocks
-        # The shared memory of all blocks of a cluster has one size, so compare with block 0.
+        # All blocks of a cluster have shared memory of the same size, so compare with block 0.
         if int(ranks.max()) >= len(blocks) or int(offsets.max()) + size > len(blocks[0].smem):
             self._outside(g, which, at + SHARED_WINDOW, size)
         if same:
@@ -462,7 +462,7 @@ def _turns(index: Array) -> list[Any]:
 
     If several threads have equal values, the thread with the lowest number is in the earliest turn.
     """
-    # The rank of a thread is the number of lower threads with an equal value.
+    # The rank of a thread is the number of threads with a lower number and an equal value.
     order = np.argsort(index, kind="stable")
     ordered = index[order]
     starts = np.r_[True, ordered[1:] != ordered[:-1]]

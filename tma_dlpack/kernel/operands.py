@@ -81,11 +81,11 @@ _SHOWS_OR_LEAVES = re.compile(
 def is_in_flight(read: Instruction, code: Sequence[Instruction]) -> bool:
     """Return whether a load may be incomplete when a later barrier or bulk copy executes.
 
-    This is the case if no instruction between the load and the barrier or bulk copy uses the loaded
-    value, because a barrier of threads does not wait for loads. But an arrival at an mbarrier
-    completes the thread's earlier loads, because the arrival takes the same path to shared memory
-    after the loads. These facts are measured (H100, 2026-11-24; ``tests/lint/on_gpu.cu``,
-    `read_block_wrong` and `read_arrived_wrong`).
+    The load may be incomplete if no instruction between the load and the barrier or bulk copy uses
+    the loaded value. The reason is that a barrier of threads does not wait for loads. But an
+    arrival at an mbarrier completes the thread's earlier loads, because the arrival takes the same
+    path to shared memory after the loads. These facts are measured (H100, 2026-11-24;
+    ``tests/lint/on_gpu.cu``, `read_block_wrong` and `read_arrived_wrong`).
     """
     values = set(_NAME.findall(read.operands.partition("[")[0]))
     place = next(n for n, other in enumerate(code) if other is read)

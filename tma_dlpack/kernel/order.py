@@ -82,7 +82,8 @@ class Order:
         # agents get slot 0, where all clocks are 0. New agents reuse the slots that become free.
         self.slot = np.zeros(64, np.int32)
         self.is_async = np.zeros(64, np.bool_)
-        # known[row, slot of a warp, slot of an agent] is the agent's clock, as the warp knows it.
+        # known[row, slot of a warp, slot of an agent] is the value that the warp knows of the
+        # agent's clock.
         self.known = np.zeros((_WAYS, 64, 64), np.int32)
         # Slot of a warp -> current clock of the warp. For asynchronous agents, callers of `Order`
         # pass the clocks as arguments.
@@ -193,7 +194,7 @@ class Order:
         return clocks
 
     def receive(self, slots: IntArray, clocks: Clocks | None, *, relaxed: bool = False) -> None:
-        """Update the clocks that warps know with published clocks.
+        """Merge published clocks into the clocks that warps know.
 
         With `relaxed`, update only the row DONE now. Update the other rows at each warp's next
         fence.
@@ -264,7 +265,7 @@ class Order:
         return points
 
     def use_map(self, g: Any, lane: int, region: Any, offset: int, address: int) -> None:
-        """Report a copy if the kernel has changed its map and the required fences are missing."""
+        """Report a copy whose map the kernel has changed without the required fences."""
         shadow = self._shadow(region)
         if not shadow.is_written:
             return
@@ -537,8 +538,8 @@ class Order:
         """Check and record the writes of an asynchronous operation; call this at its issue.
 
         `async_read` describes `lanes`, `where`, `agent`, `clock` and `known`. `atomic` is True for
-        a reduction: two reductions do not race. `after` returns the bytes that the region will have
-        after the operation: two unordered bulk stores of equal bytes are not reported. `generic` is
+        a reduction. Two reductions do not race. `after` returns the bytes that the region will have
+        after the operation. Two unordered bulk stores of equal bytes are not reported. `generic` is
         True if the operation writes through the generic proxy (st.async).
         """
         shadow = self._shadow(region)
@@ -578,9 +579,9 @@ class Order:
         self, known: Clocks, shadow: Shadow, units: Any, last: IntArray,
         after: Callable[[], npt.NDArray[np.uint8]],
     ) -> IntArray:  # fmt: skip
-        """Return the stamps `last` without those of unordered bulk stores that wrote equal bytes.
+        """Return `last`, with 0 for the stamps of unordered bulk stores that wrote equal bytes.
 
-        These stamps become 0, which is never reported.
+        A stamp of 0 is never reported.
         """
         writers = shadow.writer[units]
         limits = known[SEEN][self.slot[writers]].astype(np.int64)
@@ -593,7 +594,7 @@ class Order:
         return ordered
 
     def restamp(self, region: Any, offsets: IntArray, agent: int, clock: int) -> None:
-        """Set the clock of pieces that a load completes in a later phase than at issue expected.
+        """Correct the clock of pieces that a load writes in a later phase than expected at issue.
 
         `offsets` are the offsets of the pieces. A piece has 16 bytes.
         """

@@ -262,7 +262,8 @@ def _blocks(function: Function, operations: dict[int, Operation | None]) -> list
     starts = {0, *function.labels.values()}
     gates: dict[int, Any] = {}
     # Number of warps whose threads have been gathered in the current block: 0, 1, or 4 (a
-    # warpgroup). An instruction for whole warps needs a gate only if it needs more warps.
+    # warpgroup). An instruction for whole warps needs a gate only if it needs more warps than
+    # `together`.
     together = 0
     for n, instruction in enumerate(code):
         if n in starts:
@@ -286,7 +287,7 @@ def _blocks(function: Function, operations: dict[int, Operation | None]) -> list
         if start in gates:
             block.is_gate, block.gate = True, gates[start]
         blocks.append(block)
-    # The number of blocks is used as the number of a block at the end of the function.
+    # A label at the end of the function has no block, so its number is the number of blocks.
     last_block = len(blocks)
     labels = {name: number_at.get(at, last_block) for name, at in function.labels.items()}
     for n, block in enumerate(blocks):

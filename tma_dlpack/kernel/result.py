@@ -42,8 +42,8 @@ class KernelRun:
     schedule : str
         Schedule of the run: "late", "early", or for example "random 2".
     timeline : tuple of TimelineRow
-        Waits of warps at mbarriers, loads and bulk stores, each with its begin and end. The unit of
-        the times is one step (see `steps`).
+        Loads, bulk stores, and waits of warps at mbarriers, each with its begin and end. The unit
+        of the times is one step (see `steps`).
     printed : str
         Text that the kernel printed.
     """

@@ -1,4 +1,4 @@
-"""Run a kernel under several schedules, each with equal initial memory."""
+"""Run a kernel under several schedules, each with the same initial memory."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def with_carry(a: Any, b: Any, carry: Any, subtracts: bool) -> tuple[Any, Any]:
 
 
 def mapped(address: Any, rank: Any) -> Any:
-    """Return the result of mapa: the address at an equal offset in the block with rank `rank`."""
+    """Return the result of mapa: the address with the same offset in the block of rank `rank`."""
     # A 32-bit address is a shared address. A 64-bit address is generic.
     kind = address.dtype.type
     if address.dtype.itemsize == 4:

@@ -297,9 +297,9 @@ def _mma(code: Instruction) -> Operation | None:
             for block in blocks:
                 region = tensor_memory(block).region
                 starts = _rows(per_block) * _LANE_BYTES + column * 4
-                # The hardware executes the products on one accumulator in order, so their writes do
-                # not race. Record the writes as atomic, because `Order` reports no race between two
-                # atomic writes.
+                # The hardware executes the products on the same accumulator in order, so their
+                # writes do not race. Record the writes as atomic, because `Order` reports no race
+                # between two atomic writes.
                 where = order.units(region, starts, 4 * n)
                 order.async_write(
                     g, g.lanes[lane : lane + 1], region, where, agent, clock, atomic=True

@@ -76,7 +76,7 @@ class Group:
         self.code: Any = None
         self.wait: Wait | None = None
         self.poll: Any = None
-        # `polls` has the program counters where the group has polled since `machine.progress` has
+        # `polls` has the program counters where the group has polled since `machine.progress` got
         # the value `seen`.
         self.polls: set[Any] = set()
         self.seen = -1
@@ -85,8 +85,7 @@ class Group:
         self.deferred: list[tuple[Any, Any]] = []
         # Whether the group waits for the other lanes of its warps (see `Machine._gathered`).
         self.gated = False
-        # Program counter of an instruction that the group may execute although it does not have
-        # whole warps, or -1.
+        # Program counter of an instruction that the group may execute without whole warps, or -1.
         self.passes = -1
         self.done = False
         self._waits: list[tuple[Any, Wait]] = []
@@ -204,7 +203,7 @@ class Group:
     def call_by_address(
         self, code: Any, targets: Any, given: list[str], results: list[str], after: int
     ) -> int:
-        """Call the function at the address that each thread has.
+        """Call the functions at the addresses in `targets`, which has one address for each thread.
 
         If the threads call different functions, split the group into one group for each function.
         """
@@ -240,7 +239,7 @@ class Group:
         self.function, self.pc = frame.function, frame.after
 
     def later(self, result: Any, places: Any) -> None:
-        """Store results in registers, after the wait if the group has to wait and now otherwise."""
+        """Store results in registers: after the wait if the group has to wait, otherwise now."""
         self.deferred.append((result, places))
         if self.wait is None and not self._waits:
             self.settle()

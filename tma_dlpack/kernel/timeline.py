@@ -17,7 +17,7 @@ _MOST = 20_000
 
 
 class Open(NamedTuple):
-    """A wait of a warp at an mbarrier that has not ended; `begin` is the start in steps."""
+    """A wait of a warp at an mbarrier; the wait has begun at step `begin` and has not ended."""
 
     barrier: Any
     phase: int

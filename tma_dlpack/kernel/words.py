@@ -1,7 +1,7 @@
 """Messages about two memory accesses that are not ordered.
 
-Each row of `MEETINGS` has the message for one kind of later access and one kind of agent. The agent
-is the one that made the earlier access (see `order`).
+Each row of `MEETINGS` has the message for one kind of later access and one kind of agent. This
+agent made the earlier access (see `order`).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A fact is an event on a path, such as "the thread has written this tile, and no fence has followed".
 A fact stores the conditions of the branches on its path. So it does not pass a branch that
 contradicts one of these conditions. For example, a fact inside of `if (thread == 0)` does not reach
-code for `thread != 0`. If several paths with one fact meet, the fact keeps only the conditions that
-all these paths have in common.
+code for `thread != 0`. If several paths with the same fact meet, the fact keeps only the conditions
+that all these paths have in common.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ class Flow:
         ]
         seen = Counter(c[0] for sides in branches for side in sides for c in side)
         seen.update({condition[0]: 2 for condition in guards})
-        # A branch counts twice, once for each side. So if a value has the count 2, only one branch
-        # tests it, and no other branch can contradict the condition. Ignore such a condition if a
-        # write of a register can change the value. Otherwise keep it.
+        # A branch counts each tested value twice, once for each side. So if a value has the count
+        # 2, only one branch tests it, and no other branch can contradict the condition. Ignore such
+        # a condition if a write of a register can change the value. Otherwise keep it.
         self._useful = {t for t, count in seen.items() if count > 2 or not registers(t)}
         # For each block: next block -> conditions on the edge to it.
         self.edges: list[dict[int, Conditions]] = []
@@ -108,7 +108,7 @@ class Flow:
         return self.useful(_opposite(self.values, code)[:1]) if code.guard else None
 
     def watch(self, more: Iterable[str]) -> list[list[tuple[int, str]]]:
-        """Return for each block the writes of the registers that conditions use or `more` lists.
+        """Return, for each block, the writes of the registers in conditions and in `more`.
 
         A write is (index of the instruction in the block, register).
         """
@@ -142,8 +142,8 @@ class Flow:
     def run(self, transfer: Callable[[int, Facts], Facts], first: Facts) -> list[Facts | None]:
         """Return the facts at the start of each block, or None if no path reaches the block.
 
-        `transfer` returns the facts after a block from the facts before it. `first` are the facts
-        at the start of the function.
+        `transfer(block, facts)` returns the facts after a block, where `facts` are the facts before
+        the block. `first` are the facts at the start of the function.
         """
         # The heap processes blocks in program order, so that loops need few iterations.
         states: list[Facts | None] = [None] * len(self.blocks)
@@ -162,7 +162,7 @@ class Flow:
         return states
 
     def _join(self, states: list[Facts | None], block: int, facts: Facts, more: Conditions) -> bool:
-        """Add the facts that pass an edge to the next block; return whether its state changed."""
+        """Add facts that do not contradict `more` to a block; return whether its state changed."""
         state = states[block]
         changed = state is None
         state = states[block] = {} if state is None else state

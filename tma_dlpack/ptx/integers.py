@@ -97,7 +97,7 @@ def funnel(a: Any, b: Any, n: Any, left: bool, clamps: bool) -> Any:
 
 
 def popcount(a: Any) -> Any:
-    """Return the number of one bits (popc)."""
+    """Return the number of set bits (popc)."""
     found = np.zeros(np.shape(a), np.uint32)
     for at in range(8 * a.dtype.itemsize):
         found = found + (a >> a.dtype.type(at) & a.dtype.type(1)).astype(np.uint32)
@@ -105,9 +105,9 @@ def popcount(a: Any) -> Any:
 
 
 def leading_zeros(a: Any) -> Any:
-    """Return the number of zero bits above the highest one bit (clz)."""
+    """Return the number of zero bits above the highest set bit (clz)."""
     size = 8 * a.dtype.itemsize
-    # Set all bits below the highest one bit, then count the one bits.
+    # Set all bits below the highest set bit, then count the set bits.
     filled = a
     for n in (1, 2, 4, 8, 16, 32):
         if n < size:
@@ -118,7 +118,7 @@ def leading_zeros(a: Any) -> Any:
 def find_bit(a: Any, shift: bool) -> Any:
     """Return the result of bfind: the position of the highest bit that differs from the sign bit.
 
-    For an unsigned type, it is the position of the highest one bit. With `shift` (.shiftamt), the
+    For an unsigned type, it is the position of the highest set bit. With `shift` (.shiftamt), the
     result is the number of bits to shift left so that this bit becomes the top bit. If there is no
     such bit, the result is 0xFFFFFFFF.
     """
@@ -158,7 +158,7 @@ def _ones(n: Any) -> Any:
 
 
 def field(a: Any, at: Any, length: Any) -> Any:
-    """Return the result of bfe, `length` bits of a from bit `at` on.
+    """Return the result of bfe: `length` bits of `a`, beginning at bit `at`.
 
     A signed type extends the sign of the field.
     """
@@ -180,7 +180,7 @@ def field(a: Any, at: Any, length: Any) -> Any:
 def insert(a: Any, b: Any, at: Any, length: Any) -> Any:
     """Return the result of bfi: b with `length` bits replaced, beginning at bit `at`.
 
-    The new bits are the lowest `length` bits of a.
+    The new bits are the lowest `length` bits of `a`.
     """
     size = 8 * b.dtype.itemsize
     at, length = _few(at, size), _few(length, size)
@@ -197,7 +197,7 @@ def low24(a: Any) -> Any:
 
 
 def mask_bits(at: Any, length: Any, wraps: bool) -> Any:
-    """Return the result of bmsk: a mask with `length` one bits, the lowest of them at bit `at`."""
+    """Return the result of bmsk: a mask with `length` set bits, beginning at bit `at`."""
     if wraps:
         at, length = np.bitwise_and(at, 31), np.bitwise_and(length, 31)
     at, length = _few(np.minimum(at, 64), 64), _few(np.minimum(length, 64), 64)
@@ -205,7 +205,7 @@ def mask_bits(at: Any, length: Any, wraps: bool) -> Any:
 
 
 def extended(a: Any, length: Any, wraps: bool) -> Any:
-    """Return the result of szext: the lowest `length` bits of a, extended to the whole width.
+    """Return the result of szext: the lowest `length` bits of `a`, extended to the whole width.
 
     An unsigned type is extended with zeros, and a signed type with the sign bit.
     """
@@ -214,12 +214,12 @@ def extended(a: Any, length: Any, wraps: bool) -> Any:
 
 
 def nth_bit(mask: Any, base: Any, offset: Any) -> Any:
-    """Return the result of fns: the position of the offset-th one bit, counted from bit `base`.
+    """Return the result of fns: the position of set bit number `offset`, counted from bit `base`.
 
     If there is no such bit, the result is 0xFFFFFFFF.
     """
     # A negative offset counts from `base` downward. The offset 0 tests the bit `base` itself. For
-    # each bit position, `up` and `down` are the number of one bits between `base` and this bit.
+    # each bit position, `up` and `down` are the number of set bits between `base` and this bit.
     mask, base, offset = np.broadcast_arrays(mask, np.asarray(base).astype(np.int64), offset)
     bits = (mask[..., None] >> np.arange(32, dtype=np.uint32) & np.uint32(1)).astype(np.int64)
     place = np.arange(32)
@@ -288,9 +288,9 @@ def dot_bytes(a: Any, b: Any, c: Any, a_signed: bool, b_signed: bool) -> Any:
 
 
 def dot_halves(a: Any, b: Any, c: Any, high: bool) -> Any:
-    """Return the result of dp2a: c plus the products of the two halves of a with two bytes of b.
+    """Return the result of dp2a: c plus the products of the two halves of `a` and two bytes of `b`.
 
-    With `high`, these are the two upper bytes of b, otherwise the two lower bytes.
+    With `high`, use the two upper bytes of `b`, otherwise the two lower bytes.
     """
     words, parts = (np.int16, np.int8), (np.uint16, np.uint8)
     total = np.asarray(c).astype(np.int64)
@@ -331,8 +331,8 @@ def saturated(kind: str, value: Any) -> Any:
 def whole(kind: str, value: Any, source: str) -> Any:
     """Return floats as saturated integers, as cvt does.
 
-    NaN becomes 0, with two exceptions: if the result has 64 bits, or if the result has 32 bits and
-    the source is f64, only the top bit of the result is 1.
+    NaN becomes 0 if the result has fewer than 32 bits, or if the result has 32 bits and the source
+    is not f64. In all other cases, NaN becomes a result of which only the top bit is 1.
     """
     found = saturated(kind, value)
     size = bits_of(kind)

@@ -1,9 +1,9 @@
 """Floating-point types, roundings and conversions of PTX as functions of NumPy arrays.
 
-Registers are arrays of bits as unsigned integers. `read` converts these bits to typed values, and
-`written` converts typed values to bits. PTX does not define some results, such as the sign of a
-zero, or the result of .relu for NaN. In these cases the functions return the results that were
-measured on an H100 (`tests/golden/ptx_h100.npz`).
+A register is an array of unsigned integers, which contain the register's bits. `read` converts
+these bits to typed values, and `written` converts typed values to bits. PTX does not define some
+results, such as the sign of a zero, or the result of .relu for NaN. In these cases the functions
+return the results that were measured on an H100 (`tests/golden/ptx_h100.npz`).
 
 Source: PTX ISA 9.0, 9.7.3 to 9.7.5 (floating point), 9.7.9 (cvt).
 """
@@ -79,8 +79,8 @@ def odd(exact: Any, error: Any) -> Any:
     """Return the sum `exact` + `error` in float64, rounded to odd.
 
     Rounding to odd chooses the neighbour whose last bit is 1 if the sum is not a float64. If a
-    result is rounded again to fewer than 52 bits, the second result equals the exact sum after one
-    correct rounding.
+    result is rounded again to fewer than 52 bits, the second result equals the exact sum rounded
+    once.
     """
     # As an integer, the bits of a float increase with the magnitude of the float. So adding 1 to
     # the bits makes the neighbour away from zero.
@@ -179,7 +179,7 @@ def bf16_bits(value: Any, mode: str = "rn") -> Any:
     """
     bits = np.asarray(value, np.float32).view(np.uint32)
     nan = np.isnan(value)
-    # bfloat16 drops the lower 16 bits. Add 0x8000, which is half of the last remaining place, to
+    # bfloat16 drops the lower 16 bits. Add 0x8000, which is half of the last remaining bit, to
     # round to nearest. If the last remaining bit is 0, add 0x7FFF, so that ties go to even.
     if mode == "rn":
         bits = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
@@ -239,7 +239,7 @@ def turned(function: Any, a: Any) -> Any:
 
 
 def unordered(a: Any, b: Any) -> Any:
-    """Return whether a or b is NaN."""
+    """Return whether `a` or `b` is NaN."""
     return np.isnan(a) | np.isnan(b)
 
 
@@ -431,7 +431,7 @@ def to_tf32(value: Any, mode: str) -> Any:
 
     The mode "rna" rounds to nearest, with ties away from zero.
     """
-    # tf32 drops the 13 lowest bits of a float32, so 0x1000 is half of the last remaining place.
+    # tf32 drops the 13 lowest bits of a float32, so 0x1000 is half of the last remaining bit.
     bits = np.asarray(value, np.float32).view(np.uint32)
     if mode == "rna":
         bits = bits + np.uint32(0x1000)

@@ -313,7 +313,7 @@ def _replaced(text: str, letter: str, by: str) -> str:
 
 
 def _set(words: list[str], count: int) -> Value | None:
-    """Return the `Value` of the instruction set.
+    """Return the `Value` of the instruction `set`.
 
     If the comparison is false, the result is 0. If it is true, the result is 1.0 for a float type,
     and an integer whose bits are all 1 otherwise.

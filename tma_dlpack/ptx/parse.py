@@ -1,7 +1,7 @@
 """Parser of PTX, which returns the functions of a text with their instructions.
 
 Inline assembly declares names inside of braces, such as `{ .reg .pred p; LAB_WAIT: ... }`. The
-parser adds a suffix to such a name (`p#12`), so that two copies of one inline assembly have
+parser adds a suffix to such a name (`p#12`), so that two copies of the same inline assembly have
 different names. The parser accepts unknown instructions. It skips a function if a closing brace is
 missing, and adds the function's name to `Module.unread`.
 
@@ -42,7 +42,7 @@ class Instruction:
         return [word.strip() for word in _OPERAND.findall(self.operands) if word.strip()]
 
     def address(self, index: int = 0) -> str:
-        """Return the text in the pair of brackets number `index`, counted from 0, of the operands.
+        """Return the text in a pair of brackets of the operands; `index` counts the pairs from 0.
 
         Return "" if there is no such pair.
         """

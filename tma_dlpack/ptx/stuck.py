@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from tma_dlpack.tables.coerce import counted
 
-# Maximum number of copies per map, and of maps, whose sum `copies` compares with the bytes.
+# `copies` tries at most _MOST_COPIES copies of each size, and at most _MOST_MAPS sizes.
 _MOST_COPIES, _MOST_MAPS = 4, 4
 
 
@@ -34,16 +34,16 @@ class Word(Protocol):
 class Stuck(Protocol):
     """A barrier at which threads wait.
 
-    `announced` is the bytes that each phase expects, if known. `maps` are the maps of the launch,
-    with `tx_bytes`. `here` has the other barriers of the block at which threads wait, and `far` has
-    the addresses of such barriers in other blocks of the cluster.
+    `announced` is the number of bytes that each phase expects, or None if it is not known. `maps`
+    are the maps of the launch, with `tx_bytes`. `here` has the other barriers of the block at which
+    threads wait, and `far` has the addresses of such barriers in other blocks of the cluster.
 
     `came` is the number of arrivals of this phase, and `elsewhere` has the addresses of `here`.
-    `is_behind`: bytes came from another block of the cluster, which armed its own barrier before.
+    `is_behind`: bytes came from another block of the cluster, whose own barrier is already armed.
     `is_ahead`: another block, which sends bytes to this barrier, has not armed its own barrier.
     `is_untouched`: no thread has arrived in this phase. `is_first`: no barrier of the kernel has
     completed a phase. `passed` is the number of warps of the same warpgroups that passed the wait,
-    and `ended` is the number of warps of a block that ended.
+    and `ended` is the number of warps of the block that have ended.
     """
 
     # An interface of `postmortem.survey.State` and of the simulator's barriers.
@@ -67,7 +67,7 @@ class Stuck(Protocol):
 
 def copies(bytes_: int, maps: Iterable[Any]) -> str:
     """Return copies that add up to a number of bytes: "2 x 8,192 + 1 x 4,096"; "" if none do."""
-    # The largest sizes, and the sums of the fewest copies first.
+    # Use only the largest sizes, and try the sums of the fewest copies first.
     sizes = sorted({found.tx_bytes for found in maps}, reverse=True)[:_MOST_MAPS]
     for counts in sorted(product(range(_MOST_COPIES + 1), repeat=len(sizes)), key=sum):
         if bytes_ and sum(n * size for n, size in zip(counts, sizes, strict=True)) == bytes_:
@@ -95,7 +95,8 @@ def _missing(state: Stuck) -> str:
     if announced is not None and announced >= pending:
         came = announced - pending
         text = f"{announced:,} bytes are expected, {came:,} came, and {pending:,} are missing"
-    # Whole copies are missing if a copy was not issued; other numbers are a wrong expect_tx.
+    # If a copy was not issued, the missing bytes are whole copies. Other numbers of missing bytes
+    # mean a wrong expect_tx.
     made_of = copies(pending, state.maps)
     if state.maps:
         text += f" ({made_of}: whole copies)" if made_of else " (no whole copies)"
@@ -160,7 +161,7 @@ class Row(NamedTuple):
 
 
 def _is_cycle(state: Stuck) -> bool:
-    # Each barrier waits for warps that wait at another one, so none of them can continue.
+    # Each barrier needs arrivals of warps that wait at another barrier, so no warp can continue.
     others = state.here.values()
     return state.is_untouched and bool(others) and all(other.is_untouched for other in others)
 

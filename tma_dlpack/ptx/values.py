@@ -2,9 +2,9 @@
 
 A value is a sum of terms and a constant. A term is the product of a symbol and a factor. A symbol
 is a shared array, `%tid.x`, a parameter, or an operation on other values. If two registers have
-equal computations, they have one symbol. A register that is loaded from memory, or that several
-instructions write, is a symbol of its own. Such a symbol is valid until the next write of the
-register (`Symbol.registers`).
+equal computations, they have the same symbol. A register that is loaded from memory, or that
+several instructions write, is a symbol of its own. Such a symbol is valid until the next write of
+the register (`Symbol.registers`).
 
 A predicate is a condition that a value is inside or outside of an interval. For example, conditions
 prove that in `if (thread == 0) { store; commit; wait }` each path with the store has the wait, too.
@@ -34,14 +34,15 @@ _Truth = tuple[tuple[Condition, ...], tuple[Condition, ...]]
 #: Symbol -> its value in one thread. Loop counters have their values of the first iteration.
 Known = dict["Symbol", Value]
 
-# Maximum number of terms of a sum, of operations that are nested in each other, and of registers
-# that are followed in the search for a value.
+# Maximum number of terms of a sum, maximum depth of nested operations, and maximum number of
+# registers that the search for a value follows.
 _MOST_TERMS, _MOST_DEPTH, _MOST_WRITES = 12, 64, 16
 _NONE: Value = (), 0
 _HUGE = 1 << 64
 #: Number of bytes between the addresses that are assumed for shared arrays. The low 18 bits of each
 #: assumed address are 0. A matrix descriptor contains the low 18 bits of an address, so the assumed
-#: address of an array does not change them. The assumed addresses are aligned for every swizzle.
+#: address of an array does not change a descriptor. The assumed addresses are aligned for every
+#: swizzle.
 APART = 1 << 18
 #: Special register whose value depends on the thread in the block -> (largest value, function). The
 #: argument of the function is %tid.x, and the result is the register's value in the thread with
@@ -58,7 +59,7 @@ _OF_THREAD: dict[str, tuple[int, Callable[[int], int]]] = {
 
 @dataclass(eq=False, slots=True)
 class Symbol:
-    """An unknown part of a value: the operation `op` on `arguments`, or a name without any."""
+    """An unknown part of a value: the operation `op` on `arguments`, or the name `op` alone."""
 
     number: int  #: Number of the symbol in the order of creation. Terms are sorted by it.
     op: str
@@ -191,14 +192,14 @@ def registers(terms: Iterable[Term]) -> frozenset[str]:
 
 
 def contradicts(a: Condition, b: Condition) -> bool:
-    """Return whether two conditions on one value cannot both be true."""
+    """Return whether two conditions on the same value cannot both be true."""
     if a[0] != b[0]:
         return False
-    # If both conditions are intervals, they contradict if the intervals are disjoint.
+    # Two intervals contradict each other if they are disjoint.
     if a[3] and b[3]:
         return a[2] < b[1] or b[2] < a[1]
-    # If one condition is an interval and the other excludes an interval, they contradict if the
-    # first interval is inside of the excluded interval.
+    # An interval and an excluded interval contradict each other if the interval is inside of the
+    # excluded interval.
     if a[3] != b[3]:
         inner, hole = (a, b) if a[3] else (b, a)
         return hole[1] <= inner[1] and inner[2] <= hole[2]
@@ -318,10 +319,11 @@ class Values:
     ) -> Known:
         """Return the values that registers with several writes have when a line is first executed.
 
-        For each register, use the last write above the line that the thread reaches (`comes`).
-        A compiler initialises the counters of a loop above the loop, and it places the loop for the
-        remainder above the unrolled loop. So the last write above the line is the last write that
-        is executed before the line. Registers in `kept` remain symbols.
+        Consider only the writes that the thread reaches (`comes`). For each register, use the last
+        of these writes above the line. A compiler initialises the counters of a loop above the
+        loop, and it places the loop for the remainder above the unrolled loop. So the last write
+        above the line is the last write that is executed before the line. Registers in `kept`
+        remain symbols.
         """
         found: Known = {}
         self._resolved.clear()
@@ -546,8 +548,8 @@ class Values:
                 return
         if terms[0][1] < 0 and how in ("eq", "ne"):
             terms, constant = _minus((terms, constant))
-        # For an unsigned type, a is at least 0. So the interval begins at the value of `terms` for
-        # which a is 0.
+        # For an unsigned type, `a` is at least 0. So the interval begins at the value of `terms`
+        # for which `a` is 0.
         at, bottom = -constant, -a[1] if kind[0] in "ub" else -_HUGE
         # The difference of two variables may wrap around, so an ordered comparison of two variables
         # is no interval.
@@ -585,8 +587,8 @@ class Values:
             return self._sum(_NONE, _minus(args[0]), bits)
         if op == "not":
             return self._binary("xor", kind, args[0], ((), -1))
-        # If position and length of a bfi are constants, the result is the or of the shifted part of
-        # the first operand and the kept part of the second operand.
+        # If position and length of a bfi are constants, the result is the bitwise or of two parts:
+        # the shifted part of the first operand, and the kept part of the second operand.
         if op == "bfi" and not args[2][0] and not args[3][0] and 0 <= args[2][1] < bits:
             mask = (1 << min(args[3][1] & 0xFF, bits)) - 1
             part = self._binary("and", kind, args[0], ((), mask))
@@ -618,7 +620,7 @@ class Values:
         if not a[0] and not b[0]:
             return (), computed(op, kind, a[1], b[1])
         # For most operations the bits of the result do not depend on the signedness of the type. So
-        # use one symbol for u32 and s32.
+        # use the same symbol for u32 and s32.
         if op not in _SIGN_MATTERS:
             kind = "b" + kind[1:]
         return _value(self._symbol(op, (a, b), high=_bound(op, a, b), kind=kind))

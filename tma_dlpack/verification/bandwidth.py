@@ -78,7 +78,7 @@ class BandwidthRow:
         The fastest pipeline. `.stages` is the number of tiles in shared memory per CTA,
         `.ctas_per_sm` is the number of CTAs per multiprocessor, and `.stores_in_flight` is the
         number of stages whose stores may be pending. `.neighbours` is the number of adjacent tiles
-        that one CTA copies; the tiles after them are for the next CTA.
+        that one CTA copies at a time; the next CTA copies the tiles after them.
     bytes_per_second : float
         Sum of the bytes read and the bytes written per second.
     ratio : float

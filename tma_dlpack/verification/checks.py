@@ -166,7 +166,7 @@ CUDA = cuda.CudaBackend()
 
 
 def _compare_at_limits(kind: MapKind, rng: Random, arena: Arena) -> Outcome:
-    """Compare the results of a load with a map of any size that the driver accepts.
+    """Load with a map of any size that the driver accepts, and compare the results.
 
     Most of these loads are out of bounds.
     """
@@ -242,7 +242,8 @@ def _judge_bytes(call: str, pairs: dict[str, tuple[Any, Any]]) -> Outcome:
 
 
 def _judge_refusals(call: str, simulated: object, real: object) -> Outcome:
-    # There is no difference only if the simulator and the hardware refuse the copy by one rule.
+    # At least one side refused the copy. The two sides agree only if both refused it by the same
+    # rule.
     mine, theirs = _verdict(simulated, "copied"), _verdict(real, "copied")
     same = mine == theirs != "copied"
     difference = None if same else f"simulator: {mine}\nhardware:  {theirs}"

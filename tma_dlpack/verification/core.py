@@ -1,7 +1,7 @@
 """All names of the core that `verify` and `bandwidth` use.
 
-`tests/test_layers.py` allows at most 30 names. They are imported on first use, because the commands
-of this room are registered before one of them runs.
+`tests/test_layers.py` allows at most 30 names. The names are imported on first use, because the
+commands are registered in every run of the command line, but most runs do not use these names.
 """
 
 from __future__ import annotations

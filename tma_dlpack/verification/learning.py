@@ -174,8 +174,8 @@ class Findings:
         A case has `check`, `number`, `call`, `accepted`, `difference`, and the entries of
         `Outcome.evidence`. For an encoding, the evidence is the arguments, the driver's verdict and
         the driver's bytes. For a copy, the evidence is the hardware's verdict. If the bytes of the
-        hardware and of the simulator differ, it also has `xor`: the XOR of these bytes, compressed
-        by zlib and in base 64.
+        hardware and of the simulator differ, the evidence also has `xor`: the XOR of these bytes,
+        compressed by zlib and in base 64.
     """
 
     device: str
@@ -209,7 +209,7 @@ class Findings:
         Raises
         ------
         TmaPreconditionError
-            If the file cannot be read, or if it is no file of `write`.
+            If the file cannot be read, or if `write` did not write it.
         """
         try:
             content = json.loads(_content(Path(path)))

@@ -9,8 +9,8 @@ In the check of changed maps, a kernel gets the driver's map with wrong values i
 kernel writes the correct values with ``tensormap.replace``, and loads a tile with the changed map.
 Then the map must equal the driver's map, and the tile must equal the simulator's tile. In half of
 the cases the kernel changes the map in shared memory and copies it to global memory. In all other
-cases the kernel changes the map in global memory. Different cases may have different maps at one
-address, so a missing fence would be noticed.
+cases the kernel changes the map in global memory. Different cases may have different maps at the
+same address, so a missing fence would be noticed.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def compare_product(product: Product, arena: Arena) -> str | None:
         exact = _exact(product, a_tile, b_tile)
         a_is = tma.matrix_descriptor(a, major=product.a_major, smem_address=product.a.smem_offset)
         b_is = tma.matrix_descriptor(b, major=product.b_major, smem_address=product.b.smem_offset)
-        # A wgmma multiplies 64 rows of A by B for one step of K. So A needs a descriptor for each
-        # pair of 64 rows and step of K, and B needs a descriptor for each step of K.
+        # A wgmma multiplies 64 rows of A by B for one step of K. So B needs one descriptor per step
+        # of K, and A needs one descriptor per step of K for every 64 rows.
         blocks, steps = range(product.blocks), range(product.k_steps)
         a_values = [a_is.advance(k, mn_elements=64 * m).value for m in blocks for k in steps]
         b_values = [b_is.advance(k).value for k in steps]

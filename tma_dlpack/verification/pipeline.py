@@ -47,8 +47,8 @@ class Pipeline:
     stores_in_flight : int
         Number of stages whose stores may be pending. The other stages are for loads.
     neighbours : int
-        Number of adjacent tiles that one CTA copies; the tiles after them are for the next CTA.
-        With 2 adjacent tiles, two adjacent rows of 128 bytes share one L2 fetch of 256 bytes.
+        Number of adjacent tiles that one CTA copies at a time; the next CTA copies the tiles after
+        them. With 2 adjacent tiles, two adjacent rows of 128 bytes share one L2 fetch of 256 bytes.
     """
 
     stages: int
@@ -116,7 +116,7 @@ class TiledCopy:
     def __init__(self, tensor_map: tma.TensorMap) -> None:
         """Refuse a tensor with a stride of 0, because its rows are one memory area.
 
-        The speed of copying such a tensor is not the tma.bandwidth of memory.
+        The speed of copying such a tensor is not the bandwidth of the memory.
         """
         if 0 in tensor_map.global_strides:
             raise tma.TmaUnsupportedError(
@@ -131,7 +131,7 @@ class TiledCopy:
         # Number of bytes from the first to the last byte of the tensor, including the gaps between
         # rows.
         self.extent_bytes: int = sum((n - 1) * stride for n, stride in steps) + row_bytes
-        # `_rows` is a struct Rows of kernels/bandwidth.cu, which has 4 dimensions.
+        # `_rows` is a struct Rows of kernels/bandwidth.cu, which always has 4 dimensions.
         missing = 4 - len(counts)
         strides, ones = (*tensor_map.global_strides, *(0,) * missing), (1,) * missing
         self._rows = launch.by_value(

@@ -19,7 +19,7 @@ struct Tiling
   unsigned counts[5];  // tiles per dimension
   int box[5];
   unsigned total;
-  unsigned last_first;  // 1 to number tiles along the outermost dimension first (split_inner)
+  unsigned last_first;  // 1: number tiles along the outermost dimension first (split_inner)
 };
 
 // The layout of shared memory: `stages` tiles, which begin at multiples of `stage_bytes`, then one

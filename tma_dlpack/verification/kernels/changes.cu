@@ -79,7 +79,7 @@ __device__ void load_rank(unsigned rank, void* smem, const Map& map, Barrier* fu
 
 // One warp changes a map, and loads a tile with the changed map. With `in_place`, the warp changes
 // the map in global memory at `out`. Otherwise the warp changes the map in shared memory, and then
-// publishes the map to `out`. Behind the map at `out`, the warp writes the first `bytes` bytes of
+// publishes the map to `out`. After the map at `out`, the warp writes the first `bytes` bytes of
 // shared memory: the tile, and zeros before the tile and in its gaps. If the load does not complete
 // in two seconds, the warp does not write these bytes.
 extern "C" __global__ void change_and_load(const __grid_constant__ Map from, const Coords at,

@@ -26,8 +26,8 @@ __device__ inline void load_tile(const Map& map, const Tile& tile, Barrier* full
 }
 
 // Load both tiles. Return false if shared memory does not begin at a multiple of 1024 bytes. The
-// hardware swizzles addresses, and the expected results swizzle offsets in shared memory. They
-// agree only if shared memory begins at a multiple of 1024 bytes.
+// hardware swizzles addresses, but the expected results come from swizzled offsets in shared
+// memory. Both give the same tile only if shared memory begins at a multiple of 1024 bytes.
 __device__ inline bool loaded(const Map& a, const Map& b, const Tile& tile_a, const Tile& tile_b,
                               unsigned barrier_offset)
 {
@@ -47,8 +47,8 @@ __device__ inline bool loaded(const Map& a, const Map& b, const Tile& tile_a, co
 
 #ifdef WGMMA
 
-// Compute out[64 * blocks][N] = A B. A has one descriptor for each 64 rows and K step. B has one
-// descriptor for each K step. The addresses in the descriptors are relative to `shared_memory`.
+// Compute out[64 * blocks][N] = A B. For every 64 rows, A has one descriptor per K step. B has one
+// descriptor per K step. The addresses in the descriptors are relative to `shared_memory`.
 extern "C" __global__ void __launch_bounds__(128)
   multiply(const __grid_constant__ Map a, const __grid_constant__ Map b,
            const __grid_constant__ Tile tile_a, const __grid_constant__ Tile tile_b,
