@@ -170,7 +170,7 @@ def c_targets() -> list[str]:
 
 
 def c_fields() -> list[str]:
-    """Return C constants for the fields of a map: the first bit and the width of entry 0."""
+    """Return C constants for the first bit and the width of entry 0 of each field of a map."""
     lines = [
         "/* First bit and width (in bits) of each field's entry 0; entry i is i widths later. */"
     ]

@@ -1,6 +1,6 @@
 """Printer of explorer/tables.js, the tables of the explorer's page.
 
-Each predicate and each offset in `consumer/` is a Python function with a single expression. This
+Each predicate and byte offset in `consumer/` is a Python function with a single expression. This
 module parses the source of these functions, and translates it to JavaScript.
 """
 
@@ -62,7 +62,7 @@ def _static(text: object) -> str:
 
 
 def js_rows() -> list[dict[str, Any]]:
-    """Return for each rule a dict of the columns that the page uses."""
+    """Return the columns that the page uses, as one dict for each rule."""
     rows = []
     for rule in RULES:
         columns = {

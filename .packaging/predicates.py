@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-sys.modules["tma_dlpack.native._core"] = None  # type: ignore[assignment]  # may be older than the sources
+sys.modules["tma_dlpack.native._core"] = None  # type: ignore[assignment]  # it may be out of date
 
 from tma_dlpack.checks import RULES  # noqa: E402
 from tma_dlpack.checks.struct import LOOPS, STRUCT  # noqa: E402
