@@ -26,7 +26,7 @@ from pathlib import Path
 
 sys.path.insert(
     0, str(Path(__file__).parent)
-)  # tests load this file by its path, without its folder
+)  # tests load this file by its path, so its folder is not in sys.path
 
 from in_javascript import js_tables
 from predicates import (
@@ -170,7 +170,7 @@ def c_targets() -> list[str]:
 
 
 def c_fields() -> list[str]:
-    """Return C constants for the fields of a map: the first bit and the width of entry 0."""
+    """Return C constants for the first bit and the width of entry 0 of each field of a map."""
     lines = [
         "/* First bit and width (in bits) of each field's entry 0; entry i is i widths later. */"
     ]
@@ -188,12 +188,12 @@ def c_fields() -> list[str]:
 
 
 def fields_of(is_array: bool) -> str:
-    """Return FIELD(name) for each field of the struct that is an array, or that is a number."""
+    """Return FIELD(name) for each array of the struct if `is_array`, otherwise for each number."""
     return " ".join(f"FIELD({name})" for name, count, *_ in STRUCT if bool(count) is is_array)
 
 
 def header_version() -> list[str]:
-    """Return the constants for the release of a header, for C and C++."""
+    """Return the lines that define a header's release number and its C++ namespace."""
     major, minor, patch = re.match(r"(\d+)\.(\d+)\.(\d+)", __version__).groups()
     version = int(major) * 10000 + int(minor) * 100 + int(patch)
     return [

@@ -6,9 +6,9 @@ A verb is a function of the header. Two lines follow the comment of each verb::
     //   e.g. an example
 
 The entry of a verb on the page contains these two lines, the comment, and the declarations that
-follow. A line such as ``// ---- loads ----`` begins a chapter. A declaration without
-these two lines, such as an overload with a policy for L2, belongs to the entry before it if the
-names are equal. The pages are checked in. A test compares them with the output of this generator.
+follow. A line such as ``// ---- loads ----`` begins a chapter. A declaration without these two
+lines, such as an overload with a policy for L2, belongs to the previous entry if both declare the
+same name. The pages are checked in. A test compares the pages with the output of this generator.
 """
 
 from __future__ import annotations

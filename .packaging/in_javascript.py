@@ -1,6 +1,6 @@
 """Printer of explorer/tables.js, the tables of the explorer's page.
 
-Each predicate and each offset in `consumer/` is a Python function with a single expression. This
+Each predicate and byte offset in `consumer/` is a Python function with a single expression. This
 module parses the source of these functions, and translates it to JavaScript.
 """
 
@@ -62,7 +62,7 @@ def _static(text: object) -> str:
 
 
 def js_rows() -> list[dict[str, Any]]:
-    """Return a dict for each rule: its calls, the values that it reads, and its messages."""
+    """Return the columns that the page uses, as one dict for each rule."""
     rows = []
     for rule in RULES:
         columns = {
@@ -136,7 +136,7 @@ class OfOperand(InJavaScript):
 
     def __init__(self, module: ModuleType) -> None:
         self.tree, self.names = ast.parse(inspect.getsource(module)), vars(module)
-        self.given = {"o": "o"}  # parameter of the function -> the JavaScript of its value
+        self.given = {"o": "o"}  # name of a parameter -> its value as JavaScript
 
     def row(self, call: ast.Call) -> tuple[str, str]:
         """Return the id and the predicate (in JavaScript) of the row that a call makes."""
@@ -182,7 +182,7 @@ class OfOperand(InJavaScript):
 
 
 def js_operand_functions() -> list[str]:
-    """Return as JavaScript the predicates and the two byte offsets of matrix descriptors."""
+    """Return JavaScript for the predicates and the two byte offsets of matrix descriptors."""
     rows, offsets = OfOperand(refusals), OfOperand(operand)
     calls = [n for n in ast.walk(rows.tree) if isinstance(n, ast.Call)]
     found = [rows.row(n) for n in calls if isinstance(n.func, ast.Name) and n.func.id == "_row"]

@@ -1,4 +1,4 @@
-"""Translation of predicates to C and JavaScript; the judges in Python and C.
+"""Translate predicates to C and JavaScript, and print the judges in Python and C.
 
 A rule is a row of `checks/`. Its predicate is true for every accepted call. A judge is a function
 that evaluates the predicates of all rules.
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-sys.modules["tma_dlpack.native._core"] = None  # type: ignore[assignment]  # it may be an old build
+sys.modules["tma_dlpack.native._core"] = None  # type: ignore[assignment]  # it may be out of date
 
 from tma_dlpack.checks import RULES  # noqa: E402
 from tma_dlpack.checks.struct import LOOPS, STRUCT  # noqa: E402
@@ -155,7 +155,7 @@ def names_in(expression: str) -> set[str]:
 
 
 class OfCapability(InC):
-    """Print as C an expression in which only `major` and `minor` of a capability are names."""
+    """Print an expression as C. Its only names are `major` and `minor` of a capability."""
 
     def visit_Name(self, node: ast.Name) -> str:
         assert node.id in ("major", "minor")
@@ -180,7 +180,7 @@ class Syntax(NamedTuple):
     condition: Callable[[str], str]
     loop: Callable[
         [str, int, str], str
-    ]  # takes the variable, its first value, and the field with its end
+    ]  # takes the variable, its first value, and the field that contains its end
     predicate: Callable[[Rule], list[str]]
     end: str = ""
     load: Callable[[str], str] | None = None  # prints the load of a field into a local variable

@@ -39,7 +39,7 @@ FORMS = {
 
 
 def form_of(option: Option) -> str:
-    """Return the name in `FORMS` of an option's form."""
+    """Return the key of an option's form in `FORMS`."""
     is_optional = option.form == "integer" and option.default is None
     return "OPTIONAL_INTEGER" if is_optional else option.form.upper()
 

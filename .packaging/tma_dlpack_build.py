@@ -111,4 +111,4 @@ def _choose(config_settings):
 def _parse_without_extensions(self, *arguments, parse=Distribution.parse_config_files, **keywords):
     parse(self, *arguments, **keywords)
     self.ext_modules = None
-    self.command_options.pop("bdist_wheel", None)  # this command's option selects the stable ABI
+    self.command_options.pop("bdist_wheel", None)  # an option of bdist_wheel selects the stable ABI

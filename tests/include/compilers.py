@@ -48,9 +48,9 @@ HEAD = """# Compilers
 
 `tma_dlpack.h` needs C++17 and CUDA 12.4 or later. The first table lists, for each verb (function of
 the header) and target, the first release of CUDA that compiles the verb, with and without
-`TMA_DLPACK_CHECK`. If a release is older, its error names the release that the verb needs. `python
-tests/include/compilers.py` compiles every verb's example with NVRTC {releases},
-and writes this page.
+`TMA_DLPACK_CHECK`. An older release prints an error, which names the release that the verb needs.
+`python tests/include/compilers.py` compiles every verb's example with NVRTC
+{releases}, and writes this page.
 
 - **nvcc** 13.0 compiles every verb for every target (`python tests/include/compile_matrix.py`).
 - **clang** 20 and later compile every verb except those of the tensor cores (wgmma, tcgen05),
