@@ -35,7 +35,7 @@ struct Tile
   bool beside;
 };
 
-// The pairs of tiles of a cluster, counted through all groups: first the pairs of group 0.
+// The pairs of tiles of all groups, in order: first the pairs of group 0. Each cluster computes whole pairs.
 struct Groups
 {
   const int* ends;

@@ -97,8 +97,8 @@ class Question(Figure):
         return tuple(replace(s, items=tuple(a)) for s, a in zip(scenes, asked, strict=True))
 
     def _asked(self, cell: Cell) -> Cell:
-        # If the reader hovers over a cell, its title, links or key of a state ("is-...") could show
-        # the answer.
+        # If the reader hovers over a cell, the title, the links or a key that names a state
+        # ("is-...") could show the answer.
         key = "" if cell.key.startswith("is-") else cell.key
         cell = replace(cell, title="", to=(), key=key)
         is_hidden = self.is_blank and _kind(cell.key) in map(_kind, self.answers)

@@ -208,11 +208,11 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
     Raises
     ------
     TmaPreconditionError
-        If `tma_dlpack.draw.shared` would refuse the coordinates too.
+        If the coordinates are not legal. `tma_dlpack.draw.shared` refuses the same coordinates.
     TmaUnsupportedError
-        If the map is not tiled or not of rank 2, if the box is larger, if an element stride is not
-        1, if a coordinate is negative, or if the swizzle is bytes128_atom_32B_flip_8B. The code for
-        such a load would not fit the page.
+        If the map is not tiled or not of rank 2, if the box exceeds 16 rows of 128 bytes, if an
+        element stride is not 1, if a coordinate is negative, or if the swizzle is
+        bytes128_atom_32B_flip_8B. The code for such a load would not fit the page.
 
     Examples
     --------
