@@ -26,8 +26,9 @@ LEGEND = [
     (Cell(0, 0, "taken", "t"), "thread t reads it"),
     (Cell(0, 0, "filled", "t", hatched=True), "out of bounds: thread t writes zeros"),
 ]
-#: One entry for each line of code of the load by threads: "the line's key, then the keys of related
-#: cells" -> what the line does. `BY_TMA` has such entries for the load by TMA.
+#: The code of the load by threads, one entry for each line. The words of an entry's key are the key
+#: of the line and the keys of related cells. The entry's value is what the line does. `BY_TMA` has
+#: the same form, for the load by TMA.
 BY_THREADS = {
     "loop": "",
     "divide box_sizes": (
