@@ -79,8 +79,8 @@ class Question(Figure):
     hints : dict
         Key of a wrong cell -> why this cell is wrong.
     is_blank : bool
-        Whether all cells of the same kind as the correct cells are drawn without words and tint.
-        The kind of a cell is the letters at the start of its key.
+        True if no cell of the correct cells' kind shows its words and tint, so that these cells
+        look alike. The kind of a cell is the letters at the start of its key.
     """
 
     title: str
