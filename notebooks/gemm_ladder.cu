@@ -9,7 +9,7 @@
 //   7 persistent   each multiprocessor runs one block; a store overlaps with the next tile's loads
 //
 // A kernel differs from the previous kernel in at most 20 lines, which 06_hopper_gemm.ipynb shows. The
-// tile sizes (TILE_M, TILE_N, TILE_K), the function store_c and the type Tiles are those of hopper_gemm.cu.
+// tile sizes (TILE_M, TILE_N, TILE_K), the function store_c and the type Tiles are from hopper_gemm.cu.
 // python tests/bench ladder measures the kernels.
 
 #include "hopper_gemm.cu"

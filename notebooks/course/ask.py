@@ -80,7 +80,7 @@ class Question(Figure):
         Key of a wrong cell -> why this cell is wrong.
     is_blank : bool
         True if no cell of the correct cells' kind shows its words and tint, so that these cells
-        look alike. The kind of a cell is the letters at the start of its key.
+        look the same. The kind of a cell is the letters at the start of its key.
     """
 
     title: str
