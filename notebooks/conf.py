@@ -57,7 +57,7 @@ html_title = f"tma_dlpack {release}"
 html_theme_options = {"show_toc_level": 2, "navigation_with_keys": False, "show_prev_next": True}
 html_show_sourcelink = False
 html_show_search_summary = False  # because a summary makes the browser load each found page
-html_sidebars = {"explorer": [], "guide/changes": []}  # each is alone in its section
+html_sidebars = {"explorer": [], "guide/changes": []}  # each page is the only page of its section
 html_static_path = ["site"]
 html_css_files = ["site.css"]
 

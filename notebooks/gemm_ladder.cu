@@ -8,8 +8,8 @@
 //   6 multicast    two blocks share each tile of B
 //   7 persistent   each multiprocessor runs one block; a store overlaps with the next tile's loads
 //
-// A kernel differs from the previous kernel in at most 20 lines, which 06_hopper_gemm.ipynb shows. Like
-// hopper_gemm.cu, the kernels use the tile sizes TILE_M, TILE_N and TILE_K, store_c and the order of tiles.
+// A kernel differs from the previous kernel in at most 20 lines, which 06_hopper_gemm.ipynb shows. The
+// tile sizes (TILE_M, TILE_N, TILE_K), the function store_c and the type Tiles are from hopper_gemm.cu.
 // python tests/bench ladder measures the kernels.
 
 #include "hopper_gemm.cu"
@@ -30,7 +30,7 @@ struct Shared
   Barrier *full, *empty;           // arrays with one barrier per stage
 };
 
-// Place stages, boxes of C and barriers in shared memory. `arrivals` arrivals at `empty` free a stage.
+// Place stages, boxes of C and barriers in shared memory. Each `empty` barrier expects `arrivals` arrivals.
 __device__ inline Shared start(unsigned arrivals = 1)
 {
   unsigned char* const tiles = shared_memory + (-shared_address(shared_memory) & 1023);

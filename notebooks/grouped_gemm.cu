@@ -7,8 +7,8 @@
 //
 //   B's maps   one per expert, made on the host, in global memory: fence_acquire() before the first use
 //   A's map    one map for all groups, so a tile at a group's end also loads rows of the next group
-//   C's map    would store these rows too. So a tile that crosses the end of its group is stored through a copy
-//              of C's map that ends at the group's end: replace_global_dim<1>(), publish(), fence_acquire()
+//   C's map    a store would also write these rows. So a tile that crosses the end of its group is stored through
+//              a copy of C's map that ends at the group's end: replace_global_dim<1>(), publish(), fence_acquire()
 //
 // python tests/bench grouped measures the kernel; 07_grouped_gemm.ipynb explains it.
 
@@ -35,7 +35,7 @@ struct Tile
   bool beside;
 };
 
-// The pairs of tiles of a cluster, counted through all groups: first the pairs of group 0.
+// The pairs of tiles of all groups, in order: first the pairs of group 0. Each cluster computes whole pairs.
 struct Groups
 {
   const int* ends;

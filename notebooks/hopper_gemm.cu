@@ -1,6 +1,6 @@
 // hopper_gemm.cu: C = A x B^T, bf16 in and out, float accumulation, for compute capability 9.0.
 //
-// A is (m, k), B is (n, k), C is (m, n), all row-major; B^T is the column-major matrix of a GEMM. m, n
+// A is (m, k), B is (n, k), C is (m, n), all row-major. So B^T, the factor on the right, is column-major. m, n
 // and k are any multiples of 8: TMA fills elements outside A and B with zeros, and clips stores to C.
 // For other sizes TMA cannot address the rows, so make_tma_descriptor refuses the map.
 //

@@ -22,8 +22,8 @@ namespace
 {
 
 // Compute c = a x b^T with maps made in Python. a and b have k columns. a_map is TensorMap.as_torch() of
-// make_tma_descriptor(a, (128, 64), swizzle="bytes128", rules="driver"). b_map is the same for b. c_map is
-// the same for c, with boxes of (64, 64). rules="driver" accepts boxes that are larger than the matrix.
+// make_tma_descriptor(a, (128, 64), swizzle="bytes128", rules="driver"). b_map and c_map are made in the same
+// way, but c_map has boxes of (64, 64). rules="driver" accepts boxes that are larger than the matrix.
 void gemm_out(const at::Tensor& c, const at::Tensor& a_map, const at::Tensor& b_map,
               const at::Tensor& c_map, int64_t k)
 {

@@ -206,7 +206,7 @@ extern "C" __global__ void ring(const __grid_constant__ Map x, float* out, int t
   for (int k = 0; k < 4; ++k) out[128 * k + threadIdx.x] = sums[k];
 }
 
-// 10  Each block expects the bytes at its own barrier. Only then does the block of rank 0 issue the load.
+// 10  Each block expects the bytes at its own barrier. After that, the block of rank 0 issues the load.
 extern "C" __global__ void __cluster_dims__(2, 1, 1)
   multicast(const __grid_constant__ Map x, float* out)
 {
@@ -245,7 +245,7 @@ extern "C" __global__ void tail(const __grid_constant__ Map x, float* out, int r
     if (row + i / 32 < rows) out[32 * row + i] = tile[i] + 1;
 }
 
-// 12  Three arrivals at `empty`, one per warp, free a stage. The first wait at `empty` must pass at once.
+// 12  A stage is free after three arrivals at `empty`, one per warp. The first wait at `empty` must pass at once.
 extern "C" __global__ void dead(const __grid_constant__ Map x, float* out, int tiles)
 {
   __shared__ alignas(128) float tile[2][16 * 32];

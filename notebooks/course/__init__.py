@@ -3,9 +3,9 @@
 `ask` asks the reader to click a cell of a figure, and `answer` folds the output that answers the
 question. `contrast` shows one load by threads and by TMA. `sixteen_bytes` shows which sizes of a
 tensor and a box are multiples of 16 bytes. `bars` shows measured numbers. `source` reads the file
-of a kernel, whose single functions a chapter can then print. The module `judged` has helpers for
-the cells that judge an exercise. The module `puzzles` has twelve tasks to write a kernel, and a
-function that judges an answer.
+of a kernel, so that a chapter can print single functions of the file. The module `judged` has
+helpers for the cells that judge an exercise. The module `puzzles` has twelve tasks to write a
+kernel, and a function that judges an answer.
 """
 
 from course.ask import Cells, Question, answer, ask, folded

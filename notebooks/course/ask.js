@@ -24,7 +24,7 @@ const judge = (box, key) => {
   unfold(box);
 };
 
-// Return the notebook cells with answers that are between this question and the next question. The
+// Return the notebook cells that contain an answer, from this question to the next question. The
 // source and output of these cells stay folded until the reader tries the question.
 // <details> folds the output. JupyterLab and the site fold the source. In an exported page, `fold`
 // hides the source.

@@ -79,8 +79,8 @@ class Question(Figure):
     hints : dict
         Key of a wrong cell -> why this cell is wrong.
     is_blank : bool
-        Whether all cells of the same kind as the correct cells are drawn without words and tint.
-        The kind of a cell is the letters at the start of its key.
+        True if no cell of the correct cells' kind shows its words and tint, so that these cells
+        look the same. The kind of a cell is the letters at the start of its key.
     """
 
     title: str
@@ -97,8 +97,8 @@ class Question(Figure):
         return tuple(replace(s, items=tuple(a)) for s, a in zip(scenes, asked, strict=True))
 
     def _asked(self, cell: Cell) -> Cell:
-        # If the reader hovers over a cell, its title, links or key of a state ("is-...") could show
-        # the answer.
+        # If the reader hovers over a cell, the title, the links or a key that names a state
+        # ("is-...") could show the answer.
         key = "" if cell.key.startswith("is-") else cell.key
         cell = replace(cell, title="", to=(), key=key)
         is_hidden = self.is_blank and _kind(cell.key) in map(_kind, self.answers)

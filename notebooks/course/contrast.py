@@ -26,8 +26,9 @@ LEGEND = [
     (Cell(0, 0, "taken", "t"), "thread t reads it"),
     (Cell(0, 0, "filled", "t", hatched=True), "out of bounds: thread t writes zeros"),
 ]
-#: One entry for each line of code of the load by threads: "the line's key, then the keys of related
-#: cells" -> what the line does. `BY_TMA` has such entries for the load by TMA.
+#: The code of the load by threads, one entry for each line. The words of an entry's key are the key
+#: of the line and the keys of related cells. The entry's value is what the line does. `BY_TMA` has
+#: the same form, for the load by TMA.
 BY_THREADS = {
     "loop": "",
     "divide box_sizes": (
@@ -208,11 +209,11 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
     Raises
     ------
     TmaPreconditionError
-        If `tma_dlpack.draw.shared` would refuse the coordinates too.
+        If the coordinates are not legal. `tma_dlpack.draw.shared` refuses the same coordinates.
     TmaUnsupportedError
-        If the map is not tiled or not of rank 2, if the box is larger, if an element stride is not
-        1, if a coordinate is negative, or if the swizzle is bytes128_atom_32B_flip_8B. The code for
-        such a load would not fit the page.
+        If the map is not tiled or not of rank 2, if the box exceeds 16 rows of 128 bytes, if an
+        element stride is not 1, if a coordinate is negative, or if the swizzle is
+        bytes128_atom_32B_flip_8B. The code for such a load would not fit the page.
 
     Examples
     --------
@@ -238,7 +239,7 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
         )
     # Box sizes and shapes are row-major, but the coordinates of a request are innermost first.
     (rows, columns), (height, width), (column, row) = tm.box_sizes, tm.shape, start
-    # The smallest size (4 or 8 bytes) with which no thread copies two pieces, else 16 bytes.
+    # Pieces have 4 or 8 bytes if each thread then copies at most one piece, else 16 bytes.
     piece = next((b for b in (4, 8) if tm.tx_bytes // b <= THREADS), CHUNK_BYTES)
     each = piece // element_bytes
     across = columns // each

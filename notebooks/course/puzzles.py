@@ -262,7 +262,7 @@ def compiled_source(kernel: str) -> str:
     found = _HEADER.search(kernel)
     if found is None or "CUtensorMap" not in kernel:
         return kernel
-    # Because of `#line`, an error of the compiler has the line number of the notebook's cell.
+    # Because of `#line`, errors of the compiler have the line numbers of the notebook's cell.
     line = kernel.count("\n", 0, found.end()) + 2
     return f"{kernel[: found.end()]}\n{_ALIAS}\n#line {line}{kernel[found.end() :]}"
 
@@ -280,8 +280,8 @@ def judge(name: str, kernel: object, backend: str | None = "simulator") -> Verdi
     kernel : str
         CUDA C++. The compiler finds the header ``tma_dlpack.h``.
     backend : {"simulator", "cuda"}
-        Where the kernel runs. The simulator finds races and hangs. On a GPU, only the outputs are
-        compared with the expected values.
+        Where the kernel runs. The simulator finds races and hangs. On a GPU, `judge` only compares
+        the outputs with the expected values.
     """
     puzzle = PUZZLES.get(name) if isinstance(name, str) else None
     if puzzle is None:

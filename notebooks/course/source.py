@@ -32,7 +32,7 @@ class Source:
         """
         at = self.text.index(f"__device__ {head}(")
         start = self.text.rindex("\n\n", 0, at) + 2
-        # The closing brace is indented as its function: 2 spaces in a struct, else 0 spaces.
+        # The closing brace is indented like its function: 2 spaces in a struct, else 0 spaces.
         closed = "\n  }\n" if self.text[start] == " " else "\n}\n"
         return self.text[start : self.text.index(closed, at) + len(closed) - 1]
 

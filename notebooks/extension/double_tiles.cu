@@ -41,6 +41,6 @@ cudaError_t launch_double_tiles(const CUtensorMap& x, const CUtensorMap& out, st
 {
   const int across = (columns + COLUMNS - 1) / COLUMNS, count = (rows + ROWS - 1) / ROWS * across;
   double_tiles<<<min(count, BLOCKS), THREADS, 0, stream>>>(x, out, across, count);
-  return cudaGetLastError();  // an error of the launch; a later CUDA call returns an error in the kernel
+  return cudaGetLastError();  // an error of the launch only; a later CUDA call returns a fault of the kernel
 }
 #endif

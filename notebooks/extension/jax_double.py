@@ -1,4 +1,4 @@
-"""The kernel for jax.jit. This module builds jax_handler.cpp and registers its handler."""
+"""The kernel of double_tiles.cu for jax.jit. The module builds and registers jax_handler.cpp."""
 
 import ctypes
 import subprocess

@@ -1,8 +1,8 @@
 """Build the operator with setuptools, for the installed versions of Python and torch (with CUDA).
 
 Run ``python setup.py build_ext --inplace``, or ``python setup.py bdist_wheel`` for a wheel. The
-wheel of pyproject.toml uses torch's stable ABI. So that wheel works with every version of Python,
-and with torch 2.10 and later.
+wheel that pyproject.toml builds uses torch's stable ABI instead. One such wheel works with every
+version of Python, and with torch 2.10 and later.
 """
 
 from setuptools import setup
