@@ -104,8 +104,8 @@ EXPORT(judge) uint64_t judge(void) {
   return tma_dlpack_judge_entries(&answered, rows, entries);
 }
 
-/* Add the dimensions of split_inner and ragged. The request may be refused. So add the dimensions
- * only if their numbers are valid and the new rank is at most 5. */
+/* Add the dimensions of split_inner and ragged. The rules may have refused the request. So add the
+ * dimensions only if the numbers of the options are valid and the new rank is at most 5. */
 EXPORT(extend) void extend(void) {
   if (answered.span_values == 0) answered.is_split = 0;
   if (answered.ragged_dim < 1) answered.is_ragged = 0;

@@ -58,7 +58,7 @@ enum { CALLS_PER_KEPT = 8 };
 typedef struct {
   PyObject *keywords, *values[MAX_PARAMETERS]; /* `values` has the arguments after the tensor */
   Py_ssize_t given, count;                     /* positional arguments, all arguments (0: none kept) */
-  int in_use;                                  /* whether a call that may run Python code uses them */
+  int in_use;                                  /* set while a call with `values` may run Python */
   unsigned misses;
   Options options;
 } KeptCall;
@@ -79,7 +79,8 @@ typedef struct {
 } Quick;
 
 /* Return the index of the parameter with the name `keyword`. Return -1 if there is no such
- * parameter, or if it is one of the first `given` parameters, which have positional arguments. */
+ * parameter, or if it is one of the first `given` parameters, because these parameters have
+ * positional arguments. */
 static inline int parameter_of(const Quick *quick, PyObject *keyword, Py_ssize_t given) {
   for (int i = (int)given; i < quick->count; ++i)
     if (quick->names[i] == keyword) return i;
@@ -113,7 +114,7 @@ static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given
   Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords), required = given;
   if (given > quick->positional) return 0;
   /* Copy only the members of `o` before the arrays. The counts of the arrays are among these
-   * members. The counts are 0 or mean "not given", so no entry of an array is read. */
+   * members. Each count is 0 or "not given", so no entry of an array is read. */
   memcpy(options, &quick->options, offsetof(Options, o.box_sizes));
   options->target_object = NULL;
   if (given > 0) *tensor = args[0];
@@ -208,7 +209,7 @@ static PyObject *unchanging(PyObject *value) {
 }
 
 /* Return a dict {parameter: argument} without the tensor. Return NULL if the arguments do not bind,
- * or with an exception. */
+ * or if an exception is set. */
 static PyObject *arguments_by_name(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                                    PyObject *keywords) {
   PyObject *values[MAX_PARAMETERS];
@@ -353,7 +354,7 @@ static PyObject *quick_repr(PyObject *self) {
   return text;
 }
 
-/* Return the name by which the object is pickled, like a function. */
+/* Return the name of the function, because the object is pickled by name, as functions are. */
 static PyObject *quick_reduce(PyObject *self, PyObject *unused) {
   (void)unused;
   return function_attribute(self, "__qualname__");
@@ -497,7 +498,7 @@ static int fits_verb(Quick *quick) {
   return quick->count == count;
 }
 
-/* Make the callable object of a verb and its Python function. */
+/* Make the callable object that tries the verb before it calls the Python function `function`. */
 static PyObject *new_quick(PyObject *module, const Verb *verb, PyObject *function,
                            PyObject *parameters, PyObject *required, int positional) {
   State *state = (State *)PyModule_GetState(module);

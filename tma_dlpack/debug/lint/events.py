@@ -100,7 +100,7 @@ class Access:
     # (constant of the address, bytes) of each instruction
     spans: list[tuple[int, int]] = field(default_factory=list)
     code: list[Instruction] = field(default_factory=list)
-    # only for ordinary accesses: finds the values of registers that are written several times
+    # only for ordinary accesses: has the values of registers that are written several times
     flow: Flow | None = None
     # registers in the address; the next write of such a register changes the address
     registers: frozenset[str] = frozenset()

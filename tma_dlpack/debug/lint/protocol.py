@@ -210,7 +210,7 @@ class Protocol:
 
     def _threads_where(self, condition: Condition) -> frozenset[int]:
         """Return the indices of the threads for which a condition can hold."""
-        terms = condition[0]  # the cache's key, because both sides of a branch have the same terms
+        terms = condition[0]  # the key of the cache; both sides of a branch have the same terms
         if terms not in self._values:
             threads = range(_MOST_THREADS)
             self._values[terms] = [at_thread((terms, 0), thread, {}) for thread in threads]
@@ -268,8 +268,8 @@ def _unwrapped(value: Value) -> Value:
 def _turned(index: tuple[Term, ...]) -> int:
     """Return the constant n of an index ``(i + n) % stages`` in bytes, or 0 for other indices.
 
-    In PTX, this remainder is the index minus a multiple of a quotient. The operand of the quotient
-    contains i + n.
+    PTX computes this remainder as i + n minus a multiple of a quotient. The dividend of the
+    quotient is i + n.
     """
     added = [term for term in index if term[1] > 0]
     for symbol, factor in index:

@@ -170,7 +170,7 @@ def _unaligned(events: Events) -> Iterator[Mistake]:
 
 
 def _declared(values: Values, terms: Sequence[tuple[Symbol, int]]) -> tuple[str, int]:
-    """Return the shared array that contains an address, and its alignment; "" if it is unknown.
+    """Return the shared array that contains an address, and the array's alignment; "" if unknown.
 
     The address may have terms with a factor. A second term without a factor may be an offset that
     aligns the address, so such addresses are skipped.
@@ -286,7 +286,7 @@ class LaunchedMaps:
             numbers = [function.parameters.index(name) for name in names]
             return {(n, 0): [m] for n, m in zip(numbers, self._in_order, strict=False)}
         places = self._by_kernel.get(function.name)
-        readable = demangled([function.name])[function.name]  # as a trace shows it
+        readable = demangled([function.name])[function.name]  # as in a trace
         return places or self._by_kernel.get(readable, {})
 
 

@@ -322,7 +322,7 @@ CAUSES: Final = (
         "announce in several phases, or in several barriers",
     ),
 )  # fmt: skip
-# this row is tested only if no other cause is sure, because it also holds for other mistakes
+# this row is tested only if no other cause is sure, because other mistakes pass its test, too
 _LAST: Final = Row(
     "TENSOR_ADDRESS", NO_MEMORY, "map", _no_memory,
     "encode with the address of device memory, and keep the tensor alive until the kernel ends",

@@ -201,7 +201,7 @@ class Warp:
         return int(self.row["error_pc"]) if self.row["has_error_pc"] else None
 
     def groups(self) -> Iterator[tuple[int, Rows]]:
-        """Yield each program counter of threads, and the rows in `lanes` of these threads."""
+        """Yield each program counter, and the rows in `lanes` of the threads at this counter."""
         # `valid` has a bit for each lane, which is set if the lane's thread has not exited
         pcs = self.lanes["pc"]
         live = (int(self.row["valid"]) >> self.lanes["lane"].astype(np.uint64) & 1).astype(bool)
