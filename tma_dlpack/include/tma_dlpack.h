@@ -448,7 +448,7 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_addre
 // The release of the compiler and of its ptxas, such as 1208 for CUDA 12.8.
 #if defined(__CUDACC_VER_MAJOR__)
 #define TMA_DLPACK_CUDA (__CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__)
-#define TMA_DLPACK_HAS_OPERAND_C (TMA_DLPACK_CUDA >= 1206)  // "C" operands of asm, which are texts
+#define TMA_DLPACK_HAS_OPERAND_C (TMA_DLPACK_CUDA >= 1206)  // asm with "C" operands (texts)
 #else  // clang uses the ptxas of the toolkit that has this cuda.h
 #define TMA_DLPACK_CUDA (CUDA_VERSION / 1000 * 100 + CUDA_VERSION % 1000 / 10)
 #define TMA_DLPACK_HAS_OPERAND_C 0

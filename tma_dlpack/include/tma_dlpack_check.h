@@ -219,7 +219,7 @@ struct Decoded
   __device__ unsigned unit() const { return interleave == 0 ? element_bytes : 8 << interleave; }
 
   // Return the number of elements in a row of the tile. With an interleave layout, return the
-  // number of units.
+  // number of units of 16 or 32 bytes.
   __device__ unsigned row_points() const
   {
     if (im2col) return interleave == 0 ? field(CHANNELS, 8) + 1 : 1;
@@ -305,7 +305,7 @@ __device__ inline Word cluster_number()
 
 // The counts of a barrier. The verbs count, because the hardware's counts cannot be read. In
 // arrays, index 0 is for even phases, and index 1 is for odd phases. Each count is a sum over all
-// phases, and it wraps.
+// phases, and wraps.
 struct Counts
 {
   Word key;            // the cluster's number, and the barrier's offset

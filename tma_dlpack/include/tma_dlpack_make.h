@@ -11,8 +11,8 @@
  * compiles this file. The texts of refusals are in Python, and `tma-dlpack explain` prints them.
  *
  * Sources: make_tma_descriptor.h, NVIDIA/cccl at 571f2fc3bc, 2026-08-22; CUDA driver API documents,
- * cuTensorMapEncodeTiled, ...Im2col and ...Im2colWide; dlpack.h 1.3. [measured] means on an NVIDIA
- * H200, driver 580.159.04 (CUDA 13.0), 2026-11-20.
+ * cuTensorMapEncodeTiled, ...Im2col and ...Im2colWide; dlpack.h 1.3. [measured] means: measured on
+ * an NVIDIA H200, driver 580.159.04 (CUDA 13.0), 2026-11-20.
  */
 
 #ifndef TMA_DLPACK_MAKE_H

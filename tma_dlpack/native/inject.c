@@ -409,7 +409,7 @@ static void encode_begins(const Encoder *encoder, const CallbackData *info) {
   if (encoder->callback == REPLACE_ADDRESS) copy_body(call->body, b->before);
   call->address_kind = (uint32_t)(b->address & 31) | (b->address == 0) << 5 | (b->address >> 57 != 0) << 6;
   call->result = NOT_RETURNED;
-  /* If arguments are unreadable, record the call now, because the driver may crash in it. */
+  /* If arguments are unreadable, record the call now, because the driver may crash in this call. */
   if (call->unreadable != 0) seen(b, info->function_name, NULL, 1);
 }
 
@@ -619,8 +619,8 @@ static void end(void) {
   write_line(new_line("end"));
 }
 
-/* Start a trace that writes into the folder `into`. Return 1 if it has started. Otherwise return 0,
- * and write a line with the reason. */
+/* Start a trace that writes into the folder `into`. Return 1 if the trace has started. Otherwise
+ * return 0, and write a line with the reason. */
 EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
   static int is_prepared;
   if (counts == NULL)

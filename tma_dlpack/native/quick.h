@@ -235,7 +235,7 @@ static PyObject *report_on(const Quick *quick, PyObject *named, PyObject *call) 
   return make == NULL ? NULL : PyObject_CallFunctionObjArgs(make, named, call, NULL);
 }
 
-/* Return the Report on a refused call, or the exception to raise if `named` is None. */
+/* Return the Report on a refused call. If `named` is None, return the exception to raise. */
 static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *named, const Judged *call,
                             const Options *options) {
   PyObject *make = function_of_build(&quick->state->refused, "refused");

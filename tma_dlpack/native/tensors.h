@@ -163,7 +163,7 @@ static int owns_exchange_api(PyTypeObject *type) {
 }
 
 /* Find out how to read a tensor of another library than torch. If the type has the exchange API,
- * use it. Otherwise use `__dlpack__`. Return 0 for an unknown type. A type is known if it is
+ * use this API. Otherwise use `__dlpack__`. Return 0 for an unknown type. A type is known if it is
  * NumPy's array, or if the row of its framework has the flag in_c. */
 static int learn_dlpack(const State *state, PyTypeObject *type, Producer *producer) {
   PyObject *of = attribute_of_own_module("tma_dlpack.dlpack.frameworks", "framework_of");

@@ -34,7 +34,7 @@ RESULTS: Final[tuple[Result, ...]] = tuple(
     Result(int(code), f"CUDA_ERROR_{name}", *words) for code, name, *words in _OF_RESULTS["RESULTS"]
 )
 
-#: Name of an error in the runtime, such as cudaErrorIllegalAddress -> its result.
+#: Name of an error in the CUDA runtime (such as cudaErrorIllegalAddress) -> its result.
 _RUNTIME: Final = {
     "cudaError" + r.name[11:].title().replace("_", "").replace("Failed", "Failure"): r
     for r in RESULTS
@@ -58,8 +58,8 @@ _TOOL_PHRASES: Final = {
     )
     for words in said
 }
-#: Codes whose description no other library prints. The description of any other code counts only
-#: if its line also names CUDA or a tensor map.
+#: Codes whose description only CUDA prints. The description of any other code counts only if its
+#: line also names CUDA or a tensor map.
 _OF_CUDA_ALONE = frozenset({700, 702, 710, 714, 715, 717, 719})
 # Every text that the group `key` of a pattern may match (names, phrases, codes) -> its result.
 _KNOWN: Final = (
@@ -246,7 +246,7 @@ class Failure(NamedTuple):
     causes: tuple[Cause, ...]
 
 
-# Name in braces in failures.txt, such as {trace} -> the text that replaces it.
+# Name in braces in failures.txt (such as {trace}) -> the text that replaces the name.
 _STEPS: Final = {
     "trace": "`tma-dlpack trace -- PROGRAM`",
     "doctor": "`tma-dlpack doctor`",

@@ -91,8 +91,8 @@ def _chosen(name: str, block: Block, form: Form) -> Field | None:
 def _is_alike(found: Field, others: list[Field], form: Form) -> bool:
     """Return whether a field with a weak word looks like the fields of other arguments.
 
-    In a known form, the word and the brackets are compared. Otherwise, the sign between word and
-    value and the case of the word are compared.
+    In a known form, the word and the brackets are compared. Otherwise, the case of the word and the
+    sign between word and value are compared.
     """
     if form.words:
         # The word must belong to the form, and its list must have the brackets of the other lists.

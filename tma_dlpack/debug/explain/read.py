@@ -301,7 +301,7 @@ class Block:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The keys in words.txt of the block's words. Each key occurs once, in the text's order."""
+        """The keys of the block's words in words.txt, each once, in the order of the text."""
         return tuple(dict.fromkeys(f.key for f in self.fields))
 
     @property

@@ -1,4 +1,4 @@
-"""Reader of messages with which other projects, or our headers, refuse arguments of an encode.
+"""Reader of the messages that other projects and our headers print when they refuse an encode.
 
 Most messages show only some of the call's numbers. These numbers are checked like printed
 arguments. A message without a number counts only if its line reports a failure, because documents
@@ -42,7 +42,7 @@ class Sentence(NamedTuple):
     source: str
 
 
-#: Name in a pattern of sentences.txt -> the part of a pattern that replaces it.
+#: Name in a pattern of sentences.txt -> the part of a pattern that replaces the name.
 _PARTS: Final = {
     "<ASSERT>": r"Assertion[^\n]{0,200}?",
     "<ERROR>": r"(?:Error|Exception|what\(\)|[Cc]heck failed)[^\n]{0,99}?"

@@ -86,7 +86,7 @@ WORD: Final = re.compile(
 
 @lru_cache(maxsize=4096)
 def meaning_of(word: str) -> tuple[str, str, bool] | None:
-    """Return the argument that a word names, the key in the table, and whether it is strong.
+    """Return the argument that a word names, the word's key, and whether the word is strong.
 
     >>> meaning_of("A_desc_globalDim"), meaning_of("head_dim")
     (('global_dim', 'globaldim', True), None)

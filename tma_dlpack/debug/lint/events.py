@@ -249,8 +249,7 @@ class Events:
     def _happens(self, what: str, code: Instruction, block: int) -> Iterator[Event]:
         """Yield the events of an instruction; a copy also uses its barrier and its map."""
         first = "use" if what in ("arrive", "await") else what
-        # the shared memory of a store is its second address: [global], [shared] or
-        # [map, {x}], [shared]
+        # the second address of a store is in shared memory, as in "[map, {x}], [shared]"
         if first in _OF_ADDRESS:
             address = code.address(int(what == "store"))
             access = self._access(first, code, block, address)

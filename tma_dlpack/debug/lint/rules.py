@@ -295,7 +295,8 @@ def _after(flow: Flow, block: int, event: Event, facts: Facts) -> Facts:
         return _rewritten(event.registers, facts)
     if what in _KEPT and access is not None:
         conditions = flow.conditions(event.code, block)
-        # an access without a predicate runs each time, so it replaces the facts of its last run
+        # an access without a predicate runs in each pass of the block, so it replaces its earlier
+        # facts
         if not event.code.guard:
             facts = {key: value for key, value in facts.items() if key[0] is not access}
         return facts | {(access, "open", True): conditions}

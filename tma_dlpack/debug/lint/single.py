@@ -124,7 +124,7 @@ def _operands(events: Events) -> Iterator[Mistake]:
 
 
 #: Required alignment of an address in shared memory, in bytes (PTX ISA 9.0, cp.async.bulk.tensor,
-#: cp.async.bulk, mbarrier). Maps with a swizzle need at most 128 bytes (measured on sm_90).
+#: cp.async.bulk, mbarrier). For maps with a swizzle, 128 bytes are enough, too (measured on sm_90).
 _OF_TENSOR, _OF_BULK, _OF_BARRIER = 128, 16, 8
 
 
@@ -217,7 +217,7 @@ def cluster_blocks(function: Function) -> int:
 
 
 def _knows_clusters(function: Function) -> bool:
-    """Return whether the code of a function shows that it is launched with clusters."""
+    """Return whether the code of a function shows that the function is launched with clusters."""
     return (
         not function.is_entry
         or bool(_DECLARES_CLUSTER.search(function.header))

@@ -156,8 +156,8 @@ def _barrier_inside(use: Any) -> object:
 
 
 def _barrier_late(use: Any) -> str:
-    # at a barrier in its initial state, this arrival cannot fail; because it failed, it came before
-    # the initialisation
+    # this arrival cannot fail at a barrier in its initial state; the arrival failed, so it ran
+    # before the initialisation
     word = use.word
     is_new = word.arrivals == word.count > 0 and not word.bytes and not word.phase
     if not use.op.is_arrival or not is_new or _arrivals(use) or _bytes(use):

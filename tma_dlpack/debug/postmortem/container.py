@@ -239,8 +239,8 @@ class _Unit:
         while 0 < number <= len(self.rows) and len(found) < _MOST_CALLS:
             row = self.rows[number - 1]
             found.append(f"{row.file}:{row.line}")
-            # the row of a call is before the rows of the inlined code; in a damaged file, it may be
-            # after them, and this check avoids a cycle
+            # the row of a call is before the rows of the inlined code; this check avoids a cycle in
+            # a damaged file
             number = row.caller if row.caller < number else 0
         return tuple(dict.fromkeys(found))
 
