@@ -4,7 +4,7 @@
 //         CUtensorMap map = tma_dlpack::tensor_map(ptr);    ptr: TensorMap.ptr as an integer
 //         kernel<<<grid, block>>>(map, tx_bytes);           tx_bytes: TensorMap.tx_bytes
 // Device: functions of about one PTX instruction each, which are called verbs. Verbs load, store
-//         and reduce tiles, for this block or for every block of a cluster, use mbarriers and
+//         and reduce tiles (for this block or for every block of a cluster), use mbarriers and
 //         fences, and change maps. Other functions return the index of a swizzled element, or
 //         matrix descriptors for wgmma and tcgen05. hopper_gemm.cu, grouped_gemm.cu and
 //         blackwell_gemm.cu in the repository's notebooks/ use these functions.

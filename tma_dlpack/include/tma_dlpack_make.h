@@ -574,8 +574,8 @@ static inline void tma_dlpack_clear(unsigned char *map) {
   memset(map + TMA_DLPACK_MAP_BYTES / 2, 0, TMA_DLPACK_MAP_BYTES / 2);
 }
 
-/* Write the 128 bytes for accepted arguments, which are the driver's bytes on compute capability
- * 9.0 [measured; not published by NVIDIA]. */
+/* Write the 128 bytes for accepted arguments. They are the bytes that the driver writes on compute
+ * capability 9.0 [measured; not published by NVIDIA]. */
 static inline void tma_dlpack_encode(const TmaDlpackDescribed *c, unsigned char *map) {
   const TmaDlpackTypeRow *row = tma_dlpack_type_row((int)c->data_type);
   tma_dlpack_clear(map);

@@ -28,10 +28,10 @@ from tma_dlpack.ptx.values import (
     written,
 )
 
-#: (pattern of an opcode, event); the first match counts. "" is for an instruction without an
-#: event that a later pattern would match. A bulk copy from shared to global memory is a "store", a
-#: bulk copy from global to shared memory is a "load", and a bulk copy from shared memory to another
-#: block's shared memory is a "send".
+#: (pattern of an opcode, event); the first match counts. "" is for an instruction that has no
+#: event, although a later pattern matches the instruction. A bulk copy from shared to global memory
+#: is a "store", a bulk copy from global to shared memory is a "load", and a bulk copy from shared
+#: memory to another block's shared memory is a "send".
 OPCODES = tuple(
     (re.compile(pattern), event)
     for pattern, event in (

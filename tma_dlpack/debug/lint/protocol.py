@@ -90,9 +90,8 @@ class Protocol:
         """Assign each site to a family, whose number is the address at which its ring begins."""
         starts: dict[int, int] = {}  # address of an indexed site -> start of its ring
         for at in sorted({site.at for site in self.sites if site.index and site.at >= APART}):
-            starts[at] = starts.get(
-                at - _BARRIER_BYTES, at
-            )  # an unrolled loop has a site for each stage
+            # an unrolled loop has a site for each stage, so `at` may be the next stage of a ring
+            starts[at] = starts.get(at - _BARRIER_BYTES, at)
         inits = [site for site in self.sites if site.kind == "init"]
         counts = {s.at: self.values.operand(s.code.split()[-1]) for s in inits}
         # addresses of rings that a loop initialises; the ends of these rings are not known

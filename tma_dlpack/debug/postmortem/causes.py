@@ -148,7 +148,7 @@ def _tile_inside(use: Any) -> object:
 
 def _barrier_inside(use: Any) -> object:
     offset = offset_of(use.barrier)
-    # the upper bits of a shared address are the rank of its block, which is less than 64
+    # the upper bits of a shared address are the rank of its block; every rank is less than 64
     is_beyond = 0 < use.shared_bytes < offset + BARRIER_BYTES and use.barrier >> BLOCK_SHIFT < 64
     return (
         is_beyond and f"the barrier {offset:#x} is beyond the block's {use.shared_bytes:#x} bytes"

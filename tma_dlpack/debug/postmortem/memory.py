@@ -122,7 +122,7 @@ def _maps(kernel: str, parameters: bytes, first: int, target: str) -> tuple[Foun
 
 
 def _is_plausible(found: tma.TensorMap, data: bytes, target: str) -> bool:
-    """Return whether decoded bytes are a real map; other data rarely passes all of these tests."""
+    """Return whether decoded bytes are a real map; other data rarely passes all tests below."""
     address = found.global_address
     box_bytes, unused, repeat, *others = struct.unpack("<16I", data[targets.MAP_BYTES // 2 :])
     is_drivers = box_bytes <= _MOST_BOX_BYTES and repeat in _REPEATS and not any((unused, *others))

@@ -90,7 +90,7 @@ def run(
         A program that runs longer than this number of seconds is assumed to hang, and is dumped.
     keep : Path, optional
         File to which the dump is moved. If there are several dumps, the process id is appended to
-        the name of each.
+        the name of each file.
     with_global : bool
         Whether the dump contains global memory, with the maps in it.
     """
