@@ -101,8 +101,8 @@ using ChangedMapAt = At<Map>;
 using BarrierAt = At<Barrier>;
 
 // A global address of any type, and the file and line of the call. The compiler must not know the
-// state space of the address. Otherwise, it removes the code that follows the use of an address
-// that is not global.
+// state space of the address. Otherwise, the compiler removes the code that follows the use of an
+// address that is not global.
 struct BulkAt
 {
   const void* it;

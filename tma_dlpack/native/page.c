@@ -45,9 +45,9 @@ static int read_list(const int64_t **at, int room, int64_t *values) {
 
 static int at_most(int count, int most) { return count < most ? count : most; }
 
-/* Describe the request of `asked` in `answered`. Return whether TmaDlpackDescribed can represent
- * the request. If the rank is above 5, `answered.rank` is this rank, but the arrays have only the 5
- * innermost dimensions. */
+/* Read the request in `asked`, and write its description to `answered`. Return whether
+ * TmaDlpackDescribed can represent the request. If the rank is above 5, `answered.rank` is this
+ * rank, but the arrays have only the 5 innermost dimensions. */
 EXPORT(describe) int describe(void) {
   const int64_t *at = asked;
   int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];

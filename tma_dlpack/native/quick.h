@@ -57,7 +57,7 @@ enum { CALLS_PER_KEPT = 8 };
  * immutable, so the options need not be read again. */
 typedef struct {
   PyObject *keywords, *values[MAX_PARAMETERS]; /* `values` has the arguments after the tensor */
-  Py_ssize_t given, count;                     /* positional arguments, all arguments (0: none kept) */
+  Py_ssize_t given, count;                     /* numbers of positional and all arguments, or 0 */
   int in_use;                                  /* set while a call with `values` may run Python */
   unsigned misses;
   Options options;
@@ -130,8 +130,8 @@ static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given
   return required >= quick->required;
 }
 
-/* Return whether the arguments of a call are the objects of the kept call. args[0] is the tensor,
- * because kept->given is at least 1. */
+/* Return whether the arguments of a call are the same objects as in the kept call. args[0] is the
+ * tensor, because kept->given is at least 1. */
 static int is_kept_call(const KeptCall *kept, PyObject *const *args, Py_ssize_t given,
                         PyObject *keywords) {
   if (kept->count == 0 || kept->in_use || given != kept->given || keywords != kept->keywords) return 0;

@@ -20,8 +20,8 @@ typedef struct {
   uint64_t flags;
 } View;
 
-/* Copy the shape and strides to which `view->tensor` points, while the producer's memory is valid.
- * Return 0 to fall back to Python. */
+/* Copy the shape and the strides of `view->tensor` while the producer's memory is valid. Return 0
+ * to fall back to Python. */
 static int keep_view(View *view, uint64_t flags) {
   TmaDlpackTensor *tensor = &view->tensor;
   int rank = tensor->ndim;

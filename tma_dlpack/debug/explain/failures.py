@@ -194,8 +194,8 @@ def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
 def where_notes(text: str, is_mixed: bool) -> list[str]:
     """Return a note on where a project prints the arguments that are missing in the text.
 
-    The note is from the first row of the table HEADINGS whose pattern matches. There is no note if
-    `is_mixed` is true, because `mixed_note` explains a mixed text.
+    The note is from the first row with a matching pattern in the table HEADINGS. There is no note
+    if `is_mixed` is true, because `mixed_note` explains a mixed text.
     """
     headings = [
         (p, where) for pattern, p, where in _OF_RESULTS["HEADINGS"] if re.search(pattern, text)

@@ -368,7 +368,7 @@ def _blocks_of(stream: Lines) -> list[Block]:
         else:
             blocks.append(Block(found.word, found.line, found.line))
     blocks = [b for b in blocks if b.fields]
-    for block in blocks[:-1]:  # in the last block, a broken value may be cut off instead
+    for block in blocks[:-1]:  # the end of the text may have cut a value of the last block
         block.is_mixed |= any(f.value.fault == "broken" for f in block.fields)
     for block in blocks:
         block.is_mixed |= _has_words_of_another(block)

@@ -302,7 +302,8 @@ def _after(flow: Flow, block: int, event: Event, facts: Facts) -> Facts:
         return facts | {(access, "open", True): conditions}
     if what == "results":
         for fact, state, _ in facts:
-            # if a register is moved before its wgmma is complete, the target is incomplete too
+            # if a register is moved before its wgmma is complete, the target of the move is
+            # incomplete, too
             if fact.what == "mma" and state != "waited":
                 for source, target in event.moves:
                     if source in fact.results:

@@ -81,7 +81,7 @@ _ALIGNMENT = 64
 # maximum number of bits of a tensor's address; alignment of this address in bytes; divisor of the
 # bytes of a box's innermost row
 _ADDRESS_BITS, _ADDRESS_UNIT, _INNER_BYTES = 57, 16, 16
-# architecture for which the words in a map's second half are known: the box's bytes, 0, one of
+# architecture whose maps have these words in their second half: the box's bytes, 0, one of
 # `_REPEATS`, zeros
 _MEASURED = "sm_90"
 # maximum bytes of a box, and possible values of the third word in a map's second half

@@ -159,7 +159,7 @@ class Survey:
         self.dump = dump
         # (kernel, address, word) -> state
         self.states: dict[tuple[Kernel, int, Word], State] = {}
-        # kernel -> (words, lines) of a position -> number of groups of threads
+        # kernel -> {(words, lines) of a position: number of groups of threads}
         self.standing: dict[Kernel, Counter[tuple[str, tuple[str, ...]]]] = defaultdict(Counter)
         self.blocks: dict[Kernel, list[Block]] = defaultdict(list)
         self.warps: Counter[Kernel] = Counter()
