@@ -278,7 +278,7 @@ def _postmortem(options: argparse.Namespace) -> int:
 
 
 def _dumps(options: argparse.Namespace) -> int:
-    """Explain each dump that can be read, and report an error for each other dump."""
+    """Explain each dump that can be read, and report an error for each dump that cannot be read."""
     from tma_dlpack.debug import postmortem as post
 
     found: list[tuple[str, post.PostMortem]] = []

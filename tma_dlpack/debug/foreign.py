@@ -238,7 +238,8 @@ _OFFSET_LINE = re.compile(
 # hexdump and od write * in place of lines that equal the line above.
 _FOLD, _MOST_LINES = "*", 1 << 12
 
-# Number of words in a map's dump -> bytes of a word, from 128 words of 1 byte to 16 words of 8.
+# Number of words in a map's dump -> bytes of a word, from 128 words of 1 byte to 16 words of 8
+# bytes.
 _WORD_BYTES = {targets.MAP_BYTES // width: width for width in (1, 2, 4, 8)}
 
 
@@ -354,7 +355,7 @@ def _digits(tokens: list[str]) -> bytes | None:
 
 
 def find_dumps(text: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the first line, counted from 0, and the bytes of each different map in a text."""
+    """Yield (number of the first line from 0, bytes) of each different map in a text."""
     taken: set[bytes] = set()
     for line, candidate in _candidates(text):
         data = parse_dump(candidate)
@@ -369,7 +370,7 @@ def is_dump_line(line: str) -> bool:
 
 
 def _candidates(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the first line (from 0) and the text of each part that may be a dump."""
+    """Yield (number of the first line from 0, text) of each part that may be a dump."""
     # A short text may be a dump as a whole.
     if (len(text) <= LONGEST_DUMP and "repeats" not in text) or len(text) <= 1_000:
         yield 0, text

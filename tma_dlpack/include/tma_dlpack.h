@@ -4,7 +4,7 @@
 //         CUtensorMap map = tma_dlpack::tensor_map(ptr);    ptr: TensorMap.ptr as an integer
 //         kernel<<<grid, block>>>(map, tx_bytes);           tx_bytes: TensorMap.tx_bytes
 // Device: functions of about one PTX instruction each, which are called verbs. Verbs load, store
-//         and reduce tiles, for this block or for every block of a cluster, use mbarriers and
+//         and reduce tiles (for this block or for every block of a cluster), use mbarriers and
 //         fences, and change maps. Other functions return the index of a swizzled element, or
 //         matrix descriptors for wgmma and tcgen05. hopper_gemm.cu, grouped_gemm.cu and
 //         blackwell_gemm.cu in the repository's notebooks/ use these functions.
@@ -243,7 +243,7 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_offsets()
          static_cast<unsigned long long>(stride_byte_offset >> 4) << 32;
 }
 
-// Return the offsets of a tile with `rows` rows and the layout of k_major_descriptor().
+// Return the descriptor's offsets for a tile of `rows` rows in the layout of k_major_descriptor().
 template <unsigned rows, Swizzle swizzle>
 TMA_DLPACK_EITHER constexpr unsigned long long k_major_offsets()
 {
@@ -265,9 +265,9 @@ TMA_DLPACK_EITHER constexpr unsigned long long mn_major_offsets()
 }
 
 // Return the bits for a swizzle. For wgmma, the swizzles none, bytes32, bytes64 and bytes128 are 0,
-// 3, 2 and 1 in bits 62..63. For tcgen05, these swizzles are 0, 6, 4 and 2 in bits 61..63, which
-// are the same bits. For tcgen05, bytes128_atom_32B is 1. Every descriptor for tcgen05 also has
-// 0b001 in bits 46..48, which the constant TCGEN05 sets.
+// 3, 2 and 1 in bits 62..63. For tcgen05, these swizzles are 0, 6, 4 and 2 in bits 61..63, so the
+// descriptors have the same bits as for wgmma. For tcgen05, bytes128_atom_32B is 1. Every
+// descriptor for tcgen05 also has 0b001 in bits 46..48, which the constant TCGEN05 sets.
 template <Swizzle swizzle, bool or_atom_32B = false>
 TMA_DLPACK_EITHER constexpr unsigned long long layout_bits()
 {
@@ -448,7 +448,7 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_addre
 // The release of the compiler and of its ptxas, such as 1208 for CUDA 12.8.
 #if defined(__CUDACC_VER_MAJOR__)
 #define TMA_DLPACK_CUDA (__CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__)
-#define TMA_DLPACK_HAS_OPERAND_C (TMA_DLPACK_CUDA >= 1206)  // "C" operands of asm, which are texts
+#define TMA_DLPACK_HAS_OPERAND_C (TMA_DLPACK_CUDA >= 1206)  // asm with "C" operands (texts)
 #else  // clang uses the ptxas of the toolkit that has this cuda.h
 #define TMA_DLPACK_CUDA (CUDA_VERSION / 1000 * 100 + CUDA_VERSION % 1000 / 10)
 #define TMA_DLPACK_HAS_OPERAND_C 0
@@ -1352,7 +1352,8 @@ TMA_DLPACK_LACKS_VERB(load_im2col_w, TMA_DLPACK_NEEDS_SM100)
 namespace detail
 {
 
-// Return the address of the barrier with the same offset in the block of even rank of this pair.
+// Each pair of blocks has a block of even rank. Return the address of the barrier in this block
+// that has the same offset as `barrier`.
 __device__ inline unsigned pair_barrier(const Barrier* barrier)
 {
   unsigned there;
@@ -1771,9 +1772,10 @@ template <int pending = 0>
 
 // Copy a changed map from shared memory to global memory. A thread that then calls
 // fence_acquire(global) sees the new map. All threads of a converged warp call publish(). A thread
-// of this warp must have changed the map, and must have issued the stores with the old map, because
-// publish() first waits until these stores have read the old map and their tiles. If only a part of
-// the warp calls publish(), the behavior is undefined, and no error is reported.
+// of this warp must have changed the map. Stores with the old map must also come from threads of
+// this warp, because publish() first waits until these stores have read the old map and their
+// tiles. If only a part of the warp calls publish(), the behavior is undefined, and no error is
+// reported.
 //   tensormap.cp_fenceproxy | a converged warp | sm_90 | 0.3 | a loop of LDS, ATOMG
 //   e.g. publish(place, &changed);
 __device__ inline void publish(Map* global, const Map* shared)
@@ -1920,7 +1922,8 @@ struct PipelineState
   __host__ __device__ constexpr unsigned stage() const { return at; }
   __host__ __device__ constexpr unsigned phase() const { return parity; }
 
-  // Go to the next stage. If other threads use the stages in between, go `steps` stages ahead.
+  // Go to the next stage. With `steps`, go `steps` stages ahead, because other threads use the
+  // stages in between.
   __host__ __device__ constexpr void advance()
   {
     if (++at == stages) at = 0, parity ^= 1;

@@ -51,9 +51,9 @@ using Word = unsigned long long;
 // Checks are not inlined, because a kernel with inlined checks takes a minute to compile.
 #define TMA_DLPACK_CALLED __device__ __noinline__ inline
 
-// Functions is_local(), is_shared(), ..., which return whether a generic address points to this
-// memory. __isLocal() and similar functions are not used, because NVRTC miscompiles them for
-// pointers to maps.
+// Defines is_local(), is_shared(), ... Each function returns whether a generic address points to
+// the memory in the function's name. __isLocal() and similar functions are not used, because NVRTC
+// miscompiles them for pointers to maps.
 #define TMA_DLPACK_IS(NAME, SPACE)                                                                  \
   __device__ inline bool is_##NAME(const void* address)                                             \
   {                                                                                                 \
@@ -101,7 +101,8 @@ using ChangedMapAt = At<Map>;
 using BarrierAt = At<Barrier>;
 
 // A global address of any type, and the file and line of the call. The compiler must not know the
-// state space of the address, because it drops the code after an address that is not global.
+// state space of the address. Otherwise, the compiler removes the code that follows the use of an
+// address that is not global.
 struct BulkAt
 {
   const void* it;
@@ -218,7 +219,7 @@ struct Decoded
   __device__ unsigned unit() const { return interleave == 0 ? element_bytes : 8 << interleave; }
 
   // Return the number of elements in a row of the tile. With an interleave layout, return the
-  // number of units.
+  // number of units of 16 or 32 bytes.
   __device__ unsigned row_points() const
   {
     if (im2col) return interleave == 0 ? field(CHANNELS, 8) + 1 : 1;
@@ -303,8 +304,8 @@ __device__ inline Word cluster_number()
 // ---- earlier calls on each barrier ----
 
 // The counts of a barrier. The verbs count, because the hardware's counts cannot be read. In
-// arrays, index 0 is for even phases, and index 1 is for odd phases. The counts are sums over all
-// phases, and they wrap.
+// arrays, index 0 is for even phases, and index 1 is for odd phases. Each count is a sum over all
+// phases, and wraps.
 struct Counts
 {
   Word key;            // the cluster's number, and the barrier's offset
@@ -312,7 +313,8 @@ struct Counts
   unsigned arrived;    // number of arrivals in all phases
   unsigned expected[2], issued[2];    // bytes that the barrier expects, bytes of the issued loads
   unsigned settled[2];                // bytes of the phases for which a thread has waited
-  unsigned waited;                    // (last phase waited for, plus 1) << 11, and its first thread
+  // (last phase waited for, plus 1) << 11, plus the number of the thread that waited first
+  unsigned waited;
   unsigned unknown;                   // 1 if the bytes or the phase of a load are not known
 };
 
@@ -647,8 +649,8 @@ __device__ inline unsigned this_thread()
   return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x + 1;
 }
 
-// Check a wait before it begins. The phase before the current phase has ended. A wait for it is a
-// mistake if the barrier already expects bytes in the current phase.
+// Check a wait before it begins. The phase before the current phase has ended. A wait for this
+// earlier phase is a mistake if the barrier already expects bytes in the current phase.
 TMA_DLPACK_CALLED Counts* check_wait(BarrierAt at, const char* verb, unsigned parity)
 {
   Counts* const counts = check_barrier(at, verb);
@@ -656,7 +658,8 @@ TMA_DLPACK_CALLED Counts* check_wait(BarrierAt at, const char* verb, unsigned pa
   if (counts == nullptr) return nullptr;
   const unsigned phase = phase_of(*counts, at.it);
   const bool is_armed = now(counts->expected[phase % 2]) != now(counts->settled[phase % 2]);
-  const unsigned before = phase << 11 | this_thread();  // for the previous phase, as in `waited`
+  // the value of `waited` if this thread was the first that waited for the previous phase
+  const unsigned before = phase << 11 | this_thread();
   TMA_DLPACK_REQUIRE(phase % 2 == parity || !is_armed ||
                        (phase != 0 && now(counts->waited) != before),
                      at, verb, "the parity is %u, and the barrier at shared address 0x%x is in phase %u",
@@ -983,7 +986,8 @@ __device__ inline void prefetch_tile(detail::MapAt map, Given... given)
   unchecked::prefetch_tile(*map.it, given...);
 }
 
-// Check one row and its column. The bytes of four such rows are counted.
+// Check the coordinates of one row only, because the four rows have the same column. Count the
+// bytes of four rows.
 template <class... Rows>
 __device__ inline void load_gather4(void* smem, detail::MapAt map, detail::BarrierAt barrier,
                                     Coordinate column, Rows... rows)

@@ -11,8 +11,8 @@
  * compiles this file. The texts of refusals are in Python, and `tma-dlpack explain` prints them.
  *
  * Sources: make_tma_descriptor.h, NVIDIA/cccl at 571f2fc3bc, 2026-08-22; CUDA driver API documents,
- * cuTensorMapEncodeTiled, ...Im2col and ...Im2colWide; dlpack.h 1.3. [measured] means on an NVIDIA
- * H200, driver 580.159.04 (CUDA 13.0), 2026-11-20.
+ * cuTensorMapEncodeTiled, ...Im2col and ...Im2colWide; dlpack.h 1.3. [measured] means: measured on
+ * an NVIDIA H200, driver 580.159.04 (CUDA 13.0), 2026-11-20.
  */
 
 #ifndef TMA_DLPACK_MAKE_H
@@ -207,7 +207,7 @@ static inline int tma_dlpack_equal(const int64_t *a, const int64_t *b, int count
 static inline const char *tma_dlpack_own_layout(const TmaDlpackTensor *tensor, int64_t element_bits,
                                                 TmaDlpackLayout *layout) {
   int has_unit_extent = 0;
-  int64_t all = 0; /* bitwise or of all numbers; if it is in 0..HUGE, every number is too */
+  int64_t all = 0; /* bitwise or of all numbers; if the result is in 0..HUGE, so is every number */
   if (tensor->ndim < 0 || tensor->ndim > TMA_DLPACK_MAX_RANK ||
       (tensor->ndim > 0 && tensor->shape == NULL))
     return "the tensor has more than five dimensions";
@@ -230,7 +230,7 @@ static inline const char *tma_dlpack_own_layout(const TmaDlpackTensor *tensor, i
   return NULL;
 }
 
-/* Describe a tensor by one dimension. This function is for a tensor that has more dimensions than a
+/* Describe a tensor as one dimension. This function is for a tensor that has more dimensions than a
  * map may have, in a call with the option `shape`. The tensor must be row-major without gaps,
  * unless the call has the option `strides`. Returns NULL, or the reason why the layout cannot be
  * used. */
@@ -291,10 +291,10 @@ static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options,
 
 /* ---- describe: everything ------------------------------------------------------------------------ */
 
-/* Return the data type of a tensor's map, or -1 if maps have no such type. The result is the type
- * of the tensor's elements, or `asked_type` if elements of this type have the same size. A packed
- * `asked_type` is accepted for tensors of 8-bit integers, too, and a 4-bit `asked_type` for tensors
- * with 4-bit elements. */
+/* Return the data type of a tensor's map, or -1 if no map can have this type. The result is the
+ * type of the tensor's elements, or `asked_type` if both types have elements of the same size. For
+ * tensors of 8-bit integers, a packed `asked_type` is accepted, too. For tensors of 4-bit elements,
+ * a 4-bit `asked_type` is accepted, too. */
 static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) {
   int own = tma_dlpack_own_type(dtype.code, dtype.bits, dtype.lanes);
   if (asked_type == TMA_DLPACK_OWN_TYPE) return own;
@@ -315,8 +315,8 @@ static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int n
   for (; i < needed; ++i) reversed[i] = 0;
 }
 
-/* Fill the fields of a tiled map: the bits of the box, and the bits of the box divided by the
- * element strides. */
+/* Fill the fields of a tiled map. `box_bits` is the size of the box. `floor_box_bits` is the size
+ * of a box whose extents are divided by the element strides. */
 static inline void tma_dlpack_derive_box(TmaDlpackDescribed *c) {
   const int count = (int)(c->box_count < TMA_DLPACK_MAX_RANK ? c->box_count : TMA_DLPACK_MAX_RANK);
   int64_t all = c->element_bits, steps = 0, floor = c->element_bits;
@@ -439,7 +439,7 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
     tma_dlpack_canonical(&layout, bits, 32);
   c->inner_stride = layout.rank > 0 ? layout.strides[layout.rank - 1] : 1;
   c->row_bits = layout.rank > 0 ? tma_dlpack_product(layout.shape[layout.rank - 1], bits) : 0;
-  c->global_dim[0] = 0; /* needed for rank 0; later entries past the rank are not written */
+  c->global_dim[0] = 0; /* needed for rank 0; the other entries past the rank are not written */
   for (int d = 0, i = layout.rank - 1; i >= 0; ++d, --i) {
     c->global_dim[d] = layout.shape[i];
     if (d > 0) c->stride_bits[d - 1] = tma_dlpack_product(layout.strides[i], bits);
@@ -508,7 +508,7 @@ static inline void tma_dlpack_extend(TmaDlpackDescribed *c) {
     c->global_dim[0] = c->box_dim[0] = span;
   }
   if (c->is_ragged) {
-    /* Addresses wrap at 2^64 bytes, so packed types count as types of 8 bits. */
+    /* Addresses wrap at 2^64 bytes. So elements of less than 8 bits count as 8 bits. */
     int64_t wrapping_bits = c->element_bits < 8 ? 8 : c->element_bits;
     int64_t stride = c->ragged_stride_bits, wrap = TMA_DLPACK_RAGGED_STRIDE_END * wrapping_bits;
     c->global_dim[c->ragged_dim] = TMA_DLPACK_RAGGED_EXTENT;
@@ -574,8 +574,8 @@ static inline void tma_dlpack_clear(unsigned char *map) {
   memset(map + TMA_DLPACK_MAP_BYTES / 2, 0, TMA_DLPACK_MAP_BYTES / 2);
 }
 
-/* Write the 128 bytes for accepted arguments, which are the driver's bytes on compute capability
- * 9.0 [measured; not published by NVIDIA]. */
+/* Write the 128 bytes for accepted arguments. They are the bytes that the driver writes on compute
+ * capability 9.0 [measured; not published by NVIDIA]. */
 static inline void tma_dlpack_encode(const TmaDlpackDescribed *c, unsigned char *map) {
   const TmaDlpackTypeRow *row = tma_dlpack_type_row((int)c->data_type);
   tma_dlpack_clear(map);

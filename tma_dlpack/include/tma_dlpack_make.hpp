@@ -257,7 +257,8 @@ inline Asked start(int kind, Swizzle swizzle, const MakeOptions& more)
     if (allowed(id) == 0) append(asked.not_allowable, id);
   }
   if (!ids.empty()) asked.beside += ", allow={" + ids + "}";
-  // For each rare option, store the value, and append the text if the value is not the default.
+  // For each rare option, store the value. If the value is not the default, also append the option
+  // as text.
   const MakeOptions usual;
 #define TMA_DLPACK_FLAG(name)                                                                      \
   options.name = more.name;                                                                        \

@@ -92,8 +92,8 @@ static int judge_bare(TmaDlpackDescribed *c, const TmaDlpackTarget *target) {
   }
   c->row_bits =
       tma_dlpack_product(c->global_dim[0], tma_dlpack_type_row((int)c->data_type)->element_bits);
-  /* Derive the fields with the measured rules in any case, because the driver ignores no element
-   * stride. */
+  /* Derive the fields with the measured rules even if the documented rules apply, because the
+   * driver never ignores an element stride. */
   tma_dlpack_derive(c, TMA_DLPACK_RULES_MEASURED, target);
   if (c->kind == TMA_DLPACK_IM2COL_WIDE && rules == TMA_DLPACK_RULES_DOCUMENTED)
     c->corner_end = 1 << 15;
@@ -118,7 +118,8 @@ static int bare_ordinal(PyObject *encoder) {
 }
 
 /* Make the map of a driver_encode_* call with `count` positional arguments. The last two arguments
- * are the target and the encoder. Return NULL to fall back to Python, or with an exception. */
+ * are the target and the encoder. Return NULL if Python must handle the call, or if an exception is
+ * set. */
 static PyObject *map_of_arguments(State *state, PyObject *const *args, int count, int kind) {
   Options options;
   TmaDlpackDescribed c;
@@ -133,7 +134,8 @@ static PyObject *map_of_arguments(State *state, PyObject *const *args, int count
     return NULL;
   int ordinal = bare_ordinal(named);
   int encoder = encoder_for(&options.target, ordinal == ON_HOST ? NULL : tma_dlpack_gpu(ordinal));
-  /* The caller asks for the encoder "model", but the target has none. Python raises the error. */
+  /* The call asks for the encoder "model", but this target has no such encoder. The Python function
+   * raises the error. */
   if (encoder == NOT_ENCODED && is_word(named, "model")) return NULL;
   MapStorage *map = new_map(state->map_type, state->spare, NULL, (uint64_t)c.address);
   if (map == NULL) return NULL;

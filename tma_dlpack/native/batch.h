@@ -107,8 +107,8 @@ static PyObject *batch_maps(PyObject *self, void *unused) {
       if (map == NULL || PyTuple_SetItem(maps, i, map) < 0) Py_CLEAR(maps);
     }
     if (maps == NULL) return NULL;
-    /* In the loop a finalizer may have run and read the maps. In this case another call has set
-     * `batch->maps`, so drop the new tuple. */
+    /* In the loop, a finalizer may have run and read the maps of this batch. Then `batch->maps` is
+     * already set, so drop the new tuple. */
     if (batch->maps == NULL) batch->maps = maps;
     else Py_DECREF(maps);
   }
@@ -131,8 +131,8 @@ static Py_ssize_t batch_length(PyObject *self) { return PyTuple_Size(((Batch *)s
 /* ---- the class ----------------------------------------------------------------------------------- */
 
 /* Like a tuple, a batch needs no tp_clear, because a batch refers only to objects that are older
- * than the batch. So each cycle with a batch contains another object that was changed later, and
- * the collector breaks the cycle at that object. */
+ * than the batch. So each cycle with a batch contains an object that was changed after the batch
+ * was made, and the collector breaks the cycle at this object. */
 static int batch_traverse(PyObject *self, visitproc visit, void *arg) {
   Batch *batch = (Batch *)self;
   Py_VISIT(Py_TYPE(self));

@@ -33,7 +33,7 @@ static int is_on_gpu(const TmaDlpackDevice *device) {
 }
 
 /* Return the encoder for a target: the driver if `gpu` is such a target, else the measured layout
- * if there is one. `gpu` is the tensor's GPU, or NULL. */
+ * if this target's layout was measured. `gpu` is the tensor's GPU, or NULL. */
 static int encoder_for(const TmaDlpackTarget *target, const TmaDlpackGpu *gpu) {
   if (gpu != NULL && gpu->target.major == target->major && gpu->target.minor == target->minor)
     return BY_DRIVER;
@@ -131,8 +131,9 @@ static void keep_layout(Record *kept, const Judged *call) {
   if (kept->has_strides) memcpy(kept->strides, view->strides, sizeof kept->strides);
 }
 
-/* Encode the arguments of an accepted call. `bytes` must be aligned to 128 bytes and zero, because
- * the driver was measured with such memory. Return 0 if the driver refuses the arguments. */
+/* Encode the arguments of an accepted call. `bytes` must be zeroed and aligned to 128 bytes,
+ * because the driver was measured with such memory. Return 0 if the driver refuses the
+ * arguments. */
 static int encode(TmaDlpackDescribed *described, int encoder, int ordinal, unsigned char *bytes) {
   tma_dlpack_extend(described);
   if (encoder == BY_DRIVER) return tma_dlpack_driver_encode(described, ordinal, bytes) == 0;
@@ -179,8 +180,8 @@ static MapStorage *new_map(PyTypeObject *map_type, SpareMap *spare, PyObject *te
   return map;
 }
 
-/* Make the map of a judged call without its bytes. Return NULL with an exception if out of
- * memory. */
+/* Make the map object of a judged call, but do not encode its 128 bytes. Return NULL with an
+ * exception if out of memory. */
 static MapStorage *map_of_call(State *state, PyObject *tensor, const Options *options,
                                const Judged *call) {
   MapStorage *map =
@@ -208,8 +209,8 @@ static MapStorage *map_of_tensor(State *state, PyObject *tensor, const Options *
   return NULL;
 }
 
-/* Check a call. The result is a map object without bytes that has the tensor's type instead of the
- * tensor. Return NULL in the cases in which map_of_tensor returns NULL. */
+/* Check a call. Return a map object without bytes, which has the tensor's type in place of the
+ * tensor. Return NULL in the same cases as map_of_tensor. */
 static MapStorage *checked_call(State *state, PyObject *tensor, const Options *options, Judged *call) {
   if (!judge_tensor(state, tensor, options, call)) return NULL;
   MapStorage *map = map_of_call(state, (PyObject *)Py_TYPE(tensor), options, call);

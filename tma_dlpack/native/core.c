@@ -11,7 +11,7 @@
  *
  * If rules refuse a call for one tensor, the exception or the Report gets the judged call. When the
  * text of the exception or Report is read, Python computes the text from the judged call. C accepts
- * only calls that Python accepts. The bytes of the maps of both are equal.
+ * only calls that Python accepts. For the same call, C and Python make maps with equal bytes.
  *
  *   map.h      defines the base class of TensorMap
  *   quick.h    binds the arguments of a call
@@ -201,7 +201,7 @@ static int is_storage(PyTypeObject *type) {
 }
 
 /* Store an enum, its names, and an interned name for each value. Several names in the dict may have
- * one value. The first of these names is the member's own name, which is interned. */
+ * the same value. The first of these names is the member's own name, which is interned. */
 static int set_words(Words *words, PyObject *type, PyObject *names) {
   if (!PyType_Check(type) || !PyDict_CheckExact(names)) {
     PyErr_SetString(PyExc_TypeError, "an enum is a class, and its names a dict");
@@ -245,7 +245,7 @@ static PyObject *setup(PyObject *module, PyObject *args) {
   if (!is_storage((PyTypeObject *)map_type)) return NULL;
   PyObject *bases = PyTuple_Pack(1, function_type);
   if (bases == NULL) return NULL;
-  Py_XDECREF(state->quick_type); /* An earlier setup() that failed may have left a type. */
+  Py_XDECREF(state->quick_type); /* A setup() that failed may have left a type. */
   state->quick_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &quick_spec, bases);
   Py_DECREF(bases);
   if (state->quick_type == NULL) return NULL;
@@ -326,7 +326,7 @@ static PyObject *described_map(PyObject *module, PyObject *const *args, Py_ssize
   options_of(map, &options.o);
   memcpy(view.shape, map->record.shape, sizeof view.shape);
   memcpy(view.strides, map->record.strides, sizeof view.strides);
-  /* The map's address is the address of the tensor plus offset=. */
+  /* The map's address is the address of the tensor plus the option `offset`. */
   const TmaDlpackDataType *dtype = &view.tensor.dtype;
   const int64_t offset_bytes = options.o.offset * dtype->bits * dtype->lanes / 8;
   view.tensor.data = (void *)(uintptr_t)(map->address - (uint64_t)offset_bytes);

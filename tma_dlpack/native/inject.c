@@ -22,7 +22,8 @@
 
 enum { MAP_ALIGNMENT = 64, BODY_WORDS = 15, MAX_PLACES = 128 };
 enum { MAX_IDS = 8192, SLOTS = 32768, COUNT_BYTES = MAX_IDS * 8 };
-/* Indices of the counts that do not count the calls of a line of the file. */
+/* Indices of the first counts, which belong to no line of the file. FIRST_ID is the id of the first
+ * line. */
 enum { COUNT_CALLS, COUNT_OVERFLOW, COUNT_PAUSES, FIRST_ID };
 /* The trace *listens* while CUPTI reports launches to it. A reported launch takes 0.1 to 0.3 us
  * longer, and CUPTI itself takes nearly all of this time [H200]. So the trace stops listening after
@@ -192,7 +193,7 @@ static _Atomic uint64_t *known_modes(uint64_t modes, uint64_t *bit) {
   return &modes_seen[hash >> 58];
 }
 
-/* Copy all words of a map but the first word, which is the address. */
+/* Copy all words of a map except the first word, which is the address. */
 static void copy_body(uint64_t *body, const void *map) {
   memcpy(body, (const char *)map + 8, MAP_BYTES - 8);
   body[0] = modes_of(map);
@@ -206,8 +207,8 @@ static uint64_t hash_of_body(const uint64_t *body) {
 static size_t slot_of(uint64_t hash, size_t step) { return (size_t)(hash + step) % SLOTS; }
 
 /* Return the record of a call, or NULL. The tables use open addressing, so the search ends at the
- * record or at a free slot. `free_slot` receives this last slot. Readers take no lock. Writers hold
- * the mutex, and entries are never removed. */
+ * record or at a free slot. `free_slot` receives the slot at which the search ends. Readers take no
+ * lock. Writers hold the mutex, and entries are never removed. */
 static Record *record_of_call(const Call *call, size_t *free_slot) {
   uint64_t hash = hash_of_call(call);
   for (size_t step = 0; step < SLOTS; ++step) {
@@ -408,7 +409,7 @@ static void encode_begins(const Encoder *encoder, const CallbackData *info) {
   if (encoder->callback == REPLACE_ADDRESS) copy_body(call->body, b->before);
   call->address_kind = (uint32_t)(b->address & 31) | (b->address == 0) << 5 | (b->address >> 57 != 0) << 6;
   call->result = NOT_RETURNED;
-  /* If arguments are unreadable, record the call now, because the driver may crash in it. */
+  /* If arguments are unreadable, record the call now, because the driver may crash in this call. */
   if (call->unreadable != 0) seen(b, info->function_name, NULL, 1);
 }
 
@@ -437,7 +438,7 @@ static Function *new_function(void *handle, uint32_t now) {
   function->handle = handle;
   function->generation = now;
   size_t offset, bytes;
-  ParamInfo ask = driver.param_info; /* It fails if the handle is a CUkernel. */
+  ParamInfo ask = driver.param_info; /* This function fails if the handle is a CUkernel. */
   if (ask == NULL || ask(handle, 0, &offset, &bytes) != 0) ask = driver.kernel_param_info;
   for (size_t i = 0; ask != NULL && ask(handle, i, &offset, &bytes) == 0; ++i)
     for (size_t at = 0; at + MAP_BYTES <= bytes && function->count < MAX_PLACES; at += MAP_ALIGNMENT) {
@@ -618,8 +619,8 @@ static void end(void) {
   write_line(new_line("end"));
 }
 
-/* Start a trace that writes into the folder `into`. Return 1 if it has started. Otherwise return 0,
- * and write a line with the reason. */
+/* Start a trace that writes into the folder `into`. Return 1 if the trace has started. Otherwise
+ * return 0, and write a line with the reason. */
 EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
   static int is_prepared;
   if (counts == NULL)
@@ -632,7 +633,7 @@ EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
   pthread_mutex_unlock(&mutex);
   char path[PATH_BYTES] = "";
   void *frame;
-  backtrace(&frame, 1); /* The first call loads libgcc. Load it now, not inside a driver call. */
+  backtrace(&frame, 1); /* The first call loads libgcc, which must not happen in a driver call. */
   if (!find_driver()) return write_problem("driver", 0, "");
   if (!find_cupti(cupti_paths, path)) return write_problem("cupti", 0, "");
   if (!subscribe()) return 0;

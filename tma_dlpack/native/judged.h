@@ -20,7 +20,7 @@ typedef struct {
   Options options; /* owns a reference to `target_object` */
   Judged call;
   char is_exact; /* whether all numbers of `call.described` are exact, see is_exact() */
-  uint8_t entries[TMA_DLPACK_RULE_COUNT]; /* if a rule tests array entries: mask of failing ones */
+  uint8_t entries[TMA_DLPACK_RULE_COUNT]; /* rule -> mask of the array entries that fail */
 } JudgedCall;
 
 /* Make the object of a call that is not judged yet. Return NULL with an exception if out of

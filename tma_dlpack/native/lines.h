@@ -69,9 +69,9 @@ static Line *new_line(const char *is) {
   return line;
 }
 
-/* Append the line to the file and free it. Use one write, so that lines of several threads do not
- * mix. A line that was cut off is not valid JSON, and result.py reports it. If the disk is full,
- * the line is lost. */
+/* Append the line to the file, and free the memory of the line. Use one write, so that lines of
+ * several threads do not mix. A line that was cut off is not valid JSON, and result.py reports it.
+ * If the disk is full, the line is lost. */
 static void write_line(Line *line) {
   if (line != NULL && line->used > LINE_BYTES - 4) line->used = LINE_BYTES - 4;
   put(line, "}\n");

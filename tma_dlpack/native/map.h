@@ -15,9 +15,9 @@
 
 /* ---- the values of a map, from its bytes and its record -------------------------------------------- */
 
-/* Read the driver's arguments. If `fields` is NULL, decode the arguments from the bytes. A caller
- * with writable access may have changed the bytes of the map. In this case `data` has the original
- * bytes, so decode `data`. */
+/* Read the driver's arguments. If `fields` is NULL, decode the arguments from the bytes. If `data`
+ * is not NULL, decode `data`, which has the original bytes, because a caller with writable access
+ * may have changed the bytes of the map. */
 static void read_fields(const MapStorage *map, TmaDlpackDescribed *c) {
   if (map->fields != NULL) {
     *c = *map->fields;
@@ -28,8 +28,8 @@ static void read_fields(const MapStorage *map, TmaDlpackDescribed *c) {
   c->mode = map->record.mode;
 }
 
-/* Return the rank of the tensor that the map describes. It is the rank of the argument `shape=` if
- * the call has this argument. */
+/* Return the rank of the tensor that the map describes. If the call has the argument `shape=`, the
+ * rank is the length of this argument. */
 static int rank_of(const MapStorage *map) {
   int is_own = map->rare == NULL || map->rare->o.shape_count == TMA_DLPACK_NOT_GIVEN;
   return is_own ? map->record.rank : map->rare->o.shape_count;

@@ -141,8 +141,8 @@ static int read_pixels(State *state, PyObject *value, Options *options) {
 }
 
 /* Read row-major element strides, or None. Record stores each element stride in a byte. The rules
- * limit all strides but the innermost stride, which they may ignore. So fall back to Python if the
- * innermost stride does not fit into a byte. */
+ * limit every stride except the innermost stride, which the rules may ignore. So fall back to
+ * Python if the innermost stride does not fit into a byte. */
 static int read_elem_strides(State *state, PyObject *value, Options *options) {
   options->o.elem_stride_count = TMA_DLPACK_NOT_GIVEN;
   if (value == Py_None) return 1;

@@ -45,9 +45,9 @@ static int read_list(const int64_t **at, int room, int64_t *values) {
 
 static int at_most(int count, int most) { return count < most ? count : most; }
 
-/* Describe the request of `asked` in `answered`. Return whether TmaDlpackDescribed can represent
- * the request. If the rank is above 5, `answered.rank` is this rank, but the arrays have only the 5
- * innermost dimensions. */
+/* Read the request in `asked`, and write its description to `answered`. Return whether
+ * TmaDlpackDescribed can represent the request. If the rank is above 5, `answered.rank` is this
+ * rank, but the arrays have only the 5 innermost dimensions. */
 EXPORT(describe) int describe(void) {
   const int64_t *at = asked;
   int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK];
@@ -104,8 +104,8 @@ EXPORT(judge) uint64_t judge(void) {
   return tma_dlpack_judge_entries(&answered, rows, entries);
 }
 
-/* Add the dimensions of split_inner and ragged. The request may be refused. So add the dimensions
- * only if their numbers are valid and the new rank is at most 5. */
+/* Add the dimensions of split_inner and ragged. The rules may have refused the request. So add the
+ * dimensions only if the numbers of the options are valid and the new rank is at most 5. */
 EXPORT(extend) void extend(void) {
   if (answered.span_values == 0) answered.is_split = 0;
   if (answered.ragged_dim < 1) answered.is_ragged = 0;

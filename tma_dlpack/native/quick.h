@@ -57,8 +57,8 @@ enum { CALLS_PER_KEPT = 8 };
  * immutable, so the options need not be read again. */
 typedef struct {
   PyObject *keywords, *values[MAX_PARAMETERS]; /* `values` has the arguments after the tensor */
-  Py_ssize_t given, count;                     /* positional arguments, all arguments (0: none kept) */
-  int in_use;                                  /* whether a call that may run Python code uses them */
+  Py_ssize_t given, count;                     /* numbers of positional and all arguments, or 0 */
+  int in_use;                                  /* set while a call with `values` may run Python */
   unsigned misses;
   Options options;
 } KeptCall;
@@ -79,7 +79,8 @@ typedef struct {
 } Quick;
 
 /* Return the index of the parameter with the name `keyword`. Return -1 if there is no such
- * parameter, or if it is one of the first `given` parameters, which have positional arguments. */
+ * parameter, or if it is one of the first `given` parameters, because these parameters have
+ * positional arguments. */
 static inline int parameter_of(const Quick *quick, PyObject *keyword, Py_ssize_t given) {
   for (int i = (int)given; i < quick->count; ++i)
     if (quick->names[i] == keyword) return i;
@@ -113,7 +114,7 @@ static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given
   Py_ssize_t named = keywords == NULL ? 0 : PyTuple_Size(keywords), required = given;
   if (given > quick->positional) return 0;
   /* Copy only the members of `o` before the arrays. The counts of the arrays are among these
-   * members. The counts are 0 or mean "not given", so no entry of an array is read. */
+   * members. Each count is 0 or "not given", so no entry of an array is read. */
   memcpy(options, &quick->options, offsetof(Options, o.box_sizes));
   options->target_object = NULL;
   if (given > 0) *tensor = args[0];
@@ -129,8 +130,8 @@ static int read_call(const Quick *quick, PyObject *const *args, Py_ssize_t given
   return required >= quick->required;
 }
 
-/* Return whether the arguments of a call are the objects of the kept call. args[0] is the tensor,
- * because kept->given is at least 1. */
+/* Return whether the arguments of a call are the same objects as in the kept call. args[0] is the
+ * tensor, because kept->given is at least 1. */
 static int is_kept_call(const KeptCall *kept, PyObject *const *args, Py_ssize_t given,
                         PyObject *keywords) {
   if (kept->count == 0 || kept->in_use || given != kept->given || keywords != kept->keywords) return 0;
@@ -208,7 +209,7 @@ static PyObject *unchanging(PyObject *value) {
 }
 
 /* Return a dict {parameter: argument} without the tensor. Return NULL if the arguments do not bind,
- * or with an exception. */
+ * or if an exception is set. */
 static PyObject *arguments_by_name(const Quick *quick, PyObject *const *args, Py_ssize_t given,
                                    PyObject *keywords) {
   PyObject *values[MAX_PARAMETERS];
@@ -234,7 +235,7 @@ static PyObject *report_on(const Quick *quick, PyObject *named, PyObject *call) 
   return make == NULL ? NULL : PyObject_CallFunctionObjArgs(make, named, call, NULL);
 }
 
-/* Return the Report on a refused call, or the exception to raise if `named` is None. */
+/* Return the Report on a refused call. If `named` is None, return the exception to raise. */
 static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *named, const Judged *call,
                             const Options *options) {
   PyObject *make = function_of_build(&quick->state->refused, "refused");
@@ -353,7 +354,7 @@ static PyObject *quick_repr(PyObject *self) {
   return text;
 }
 
-/* Return the name by which the object is pickled, like a function. */
+/* Return the name of the function, because the object is pickled by name, as functions are. */
 static PyObject *quick_reduce(PyObject *self, PyObject *unused) {
   (void)unused;
   return function_attribute(self, "__qualname__");
@@ -497,7 +498,7 @@ static int fits_verb(Quick *quick) {
   return quick->count == count;
 }
 
-/* Make the callable object of a verb and its Python function. */
+/* Make the callable object that tries the verb before it calls the Python function `function`. */
 static PyObject *new_quick(PyObject *module, const Verb *verb, PyObject *function,
                            PyObject *parameters, PyObject *required, int positional) {
   State *state = (State *)PyModule_GetState(module);

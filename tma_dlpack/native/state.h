@@ -53,8 +53,8 @@ typedef struct {
   int is_jax;                 /* JAX: arrays are read-only although their capsules lack the flag */
 } Producer;
 
-/* All known libraries together have fewer types of tensors. If a program uses more types, tensors
- * of the additional types fall back to Python. */
+/* The known libraries together have fewer types of tensors than this maximum. If a program uses
+ * more types, tensors of the additional types fall back to Python. */
 enum { MAX_PRODUCERS = 16 };
 
 typedef struct {

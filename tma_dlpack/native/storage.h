@@ -52,7 +52,7 @@ typedef struct MapStorage {
   PyObject_HEAD
   SpareMap *spare; /* gets the memory when the map is freed; if NULL, CPython gets the memory */
   PyObject *tensor, *capsule, *arguments, *description, *data; /* each may be NULL */
-  PyObject *producer; /* after with_address(int): the type of the tensor before, or NULL */
+  PyObject *producer; /* after with_address(int): the type of the earlier tensor, or NULL */
   PyObject *weak_references;
   RareOptions *rare; /* or NULL */
   TmaDlpackDescribed *fields; /* NULL if the bytes exist and their layout was measured */
@@ -63,12 +63,13 @@ typedef struct MapStorage {
 } MapStorage;
 
 /* Python objects begin at multiples of 16 bytes, so `room` begins at a multiple of 16 bytes, too.
- * So in `room`, at most 112 bytes precede the first multiple of 128 bytes. */
+ * So the first address in `room` that is a multiple of 128 is at most 112 bytes after the start of
+ * `room`. */
 TMA_DLPACK_STATIC_ASSERT(offsetof(MapStorage, room) % 16 == 0, "128 aligned bytes end past `room`");
 TMA_DLPACK_STATIC_ASSERT(sizeof(MapStorage) <= 512 - 16, "larger objects come from malloc: slower");
 
-/* Return the address of the map's 128 bytes, the first multiple of 128 in `room`. The address never
- * changes, because Python objects do not move. */
+/* Return the address of the map's 128 bytes, which is the first multiple of 128 in `room`. The
+ * address never changes, because Python objects do not move. */
 static inline unsigned char *map_bytes(MapStorage *map) {
   uintptr_t start = (uintptr_t)map->room + TMA_DLPACK_ALIGNMENT_BYTES - 1;
   return (unsigned char *)(start - start % TMA_DLPACK_ALIGNMENT_BYTES);
@@ -163,14 +164,14 @@ static inline PyObject *options_tuple(const TmaDlpackOptions *o) {
                        rare_options_tuple(o));
 }
 
-/* Return the number of bytes that one load with the map of an accepted call counts at its mbarrier.
+/* Return the number of bytes that an mbarrier counts for one load with the map of an accepted call.
  * Return None for an interleaved layout; geometry.tx_bytes computes the number in this case. */
 static inline PyObject *tx_bytes_of(const TmaDlpackDescribed *c) {
   int64_t line = c->channels, lines = c->kind == TMA_DLPACK_IM2COL_WIDE && c->mode ? 128 : c->pixels;
   if (c->interleave != 0) return none();
   if (c->kind == TMA_DLPACK_TILED) {
-    /* With an element stride of n, the load copies every n-th element of the box: ceil(box / n)
-     * elements. */
+    /* With an element stride of n, the load copies every n-th element of the box. These are
+     * ceil(box / n) elements. */
     line = c->box_dim[0], lines = 1;
     for (int d = 1; d < c->rank; ++d)
       lines *= (c->box_dim[d] + c->element_strides[d] - 1) / c->element_strides[d];

@@ -20,8 +20,8 @@ typedef struct {
   uint64_t flags;
 } View;
 
-/* Copy the shape and strides to which `view->tensor` points, while the producer's memory is valid.
- * Return 0 to fall back to Python. */
+/* Copy the shape and the strides of `view->tensor` while the producer's memory is valid. Return 0
+ * to fall back to Python. */
 static int keep_view(View *view, uint64_t flags) {
   TmaDlpackTensor *tensor = &view->tensor;
   int rank = tensor->ndim;
@@ -163,7 +163,7 @@ static int owns_exchange_api(PyTypeObject *type) {
 }
 
 /* Find out how to read a tensor of another library than torch. If the type has the exchange API,
- * use it. Otherwise use `__dlpack__`. Return 0 for an unknown type. A type is known if it is
+ * use this API. Otherwise use `__dlpack__`. Return 0 for an unknown type. A type is known if it is
  * NumPy's array, or if the row of its framework has the flag in_c. */
 static int learn_dlpack(const State *state, PyTypeObject *type, Producer *producer) {
   PyObject *of = attribute_of_own_module("tma_dlpack.dlpack.frameworks", "framework_of");
@@ -181,7 +181,7 @@ static int learn_dlpack(const State *state, PyTypeObject *type, Producer *produc
     return 1;
   producer->on_cuda = state->exports[is_jax ? EXPORT_ON_CUDA_OF_JAX : EXPORT_ON_CUDA];
   Py_INCREF(producer->on_cuda);
-  if (is_jax) { /* JAX's capsules do not depend on max_version, and a call without it is faster. */
+  if (is_jax) { /* max_version does not change JAX's capsules, and makes the call slower. */
     producer->on_host = attribute_of((PyObject *)type, "__dlpack__");
     producer->platform = attribute_of((PyObject *)type, "platform");
     producer->is_deleted = attribute_of((PyObject *)type, "is_deleted");
@@ -215,7 +215,8 @@ static const Producer *learn(State *state, PyObject *tensor) {
   Py_INCREF(type);
   learned.type = type;
   int chosen = learn_torch(state, tensor, &learned) || learn_dlpack(state, type, &learned);
-  /* Python code has run. It may have called learn() for other types or for this type. */
+  /* The two functions have run Python code, which may have called learn() for other types or for
+   * this type. */
   const Producer *known = known_producer(state, type);
   if (chosen && !PyErr_Occurred() && known == NULL && state->producer_count < MAX_PRODUCERS) {
     state->producers[state->producer_count] = learned;
@@ -317,8 +318,8 @@ static int read_torch_attributes(const State *state, const Producer *producer, P
   return read && PyErr_Occurred() == NULL;
 }
 
-/* Read a tensor through the exchange API if it is no torch tensor. Use the function that exports a
- * managed tensor, because only a managed tensor has the read-only flag. */
+/* Read a tensor of another library than torch through the exchange API. Use the function that
+ * exports a managed tensor, because only a managed tensor has the read-only flag. */
 static int read_exported(const Producer *producer, PyObject *tensor, View *view) {
   TmaDlpackManagedVersioned *managed = NULL;
   if (producer->export_tensor(tensor, &managed) != 0 || managed == NULL) return 0;
@@ -337,7 +338,7 @@ static int read_capsule(const Producer *producer, PyObject *capsule, View *view)
     return managed->major == 1 && keep_view(view, managed->flags | read_only);
   }
   const TmaDlpackManaged *managed = PyCapsule_GetPointer(capsule, "dltensor");
-  if (managed == NULL) return 0; /* For example, the capsule was consumed. */
+  if (managed == NULL) return 0; /* The capsule was consumed, or has another name. */
   view->tensor = managed->tensor;
   return keep_view(view, read_only);
 }
@@ -392,7 +393,7 @@ static int read_dlpack(const State *state, const Producer *producer, PyObject *t
   return kept;
 }
 
-/* Read a tensor. Return 1 if it was read. Return 0 to fall back to Python, possibly with an
+/* Read a tensor. Return 1 if the tensor was read. Return 0 to fall back to Python, possibly with an
  * exception that the caller clears. */
 static int read_tensor(State *state, PyObject *tensor, View *view) {
   const Producer *producer = producer_of(state, tensor);

@@ -34,18 +34,18 @@ RESULTS: Final[tuple[Result, ...]] = tuple(
     Result(int(code), f"CUDA_ERROR_{name}", *words) for code, name, *words in _OF_RESULTS["RESULTS"]
 )
 
-#: Results by the runtime's names, such as cudaErrorIllegalAddress.
+#: Name of an error in the CUDA runtime (such as cudaErrorIllegalAddress) -> its result.
 _RUNTIME: Final = {
     "cudaError" + r.name[11:].title().replace("_", "").replace("Failed", "Failure"): r
     for r in RESULTS
     if r.code in targets.STICKY
 }
-#: Results by the part of the driver's description that people quote.
+#: Part of the driver's description that people quote -> its result.
 _PHRASES: Final = {
     part: next(r for r in RESULTS if part in r.words)
     for part in ("illegal memory access", "illegal instruction", "launch failure")
 }
-#: Results by the words of cuda-gdb, compute-sanitizer and the kernel log.
+#: Words of cuda-gdb, compute-sanitizer or the kernel log -> their result.
 _TOOL_PHRASES: Final = {
     words: next(r for r in RESULTS if r.code == code)
     for code, said in (
@@ -58,10 +58,10 @@ _TOOL_PHRASES: Final = {
     )
     for words in said
 }
-#: Codes whose description no other library prints. The description of any other code counts only
-#: if its line also names CUDA or a tensor map.
+#: Codes whose description only CUDA prints. The description of any other code counts only if its
+#: line also names CUDA or a tensor map.
 _OF_CUDA_ALONE = frozenset({700, 702, 710, 714, 715, 717, 719})
-# Results by every text that the group `key` of a pattern may match: names, phrases, codes.
+# Every text that the group `key` of a pattern may match (names, phrases, codes) -> its result.
 _KNOWN: Final = (
     _RUNTIME
     | _PHRASES
@@ -155,7 +155,7 @@ _INVALID_VALUE = (
 
 
 def result_notes(text: str, reports: Sequence[tma.Report]) -> list[str]:
-    """Return notes that explain the CUDA results in a text, given the reports on its encodes."""
+    """Return notes on the CUDA results in a text; `reports` are about the encodes in the text."""
     codes = {result.code: result for result in results_of(text)}
     sticky = [result for code, result in codes.items() if code in targets.STICKY]
     clean = bool(reports) and not any(report.violations for report in reports)
@@ -194,8 +194,8 @@ def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
 def where_notes(text: str, is_mixed: bool) -> list[str]:
     """Return a note on where a project prints the arguments that are missing in the text.
 
-    The note is from the first row of the table HEADINGS whose pattern matches. There is no note if
-    `is_mixed` is true, because `mixed_note` explains a mixed text.
+    The note is from the first row with a matching pattern in the table HEADINGS. There is no note
+    if `is_mixed` is true, because `mixed_note` explains a mixed text.
     """
     headings = [
         (p, where) for pattern, p, where in _OF_RESULTS["HEADINGS"] if re.search(pattern, text)
@@ -246,7 +246,7 @@ class Failure(NamedTuple):
     causes: tuple[Cause, ...]
 
 
-# Name in braces in failures.txt, such as {trace} -> the text that replaces it.
+# Name in braces in failures.txt (such as {trace}) -> the text that replaces the name.
 _STEPS: Final = {
     "trace": "`tma-dlpack trace -- PROGRAM`",
     "doctor": "`tma-dlpack doctor`",

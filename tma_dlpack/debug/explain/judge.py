@@ -160,7 +160,7 @@ def _check_printed(
     `how` has the fields that `PrintedArguments` ignores when it compares two objects. The check
     depends on these fields, so the cache's key must include them.
     """
-    # The violations of each driver call that is possible with these arguments.
+    # For each driver call that is possible with these arguments: its violations.
     could_be: list[dict[tuple[str, str, str], tma.Violation]] = []
     unread = frozenset(read.missing()) - {"data_type", "interleave"}
     for call in _calls(read):
@@ -201,7 +201,7 @@ def _calls(read: PrintedArguments) -> Iterator[dict[str, Any]]:
     options = (read.element_strides, read.swizzle, read.l2_promotion, read.oob_fill)
     layout = read.implied.get("interleave") if read.interleave is None else read.interleave
     if layout is None and read.printed_by == "CUTLASS" and options == (None,) * len(options):
-        layout = 0  # CUTLASS always passes 0, and the printout's last lines were not pasted
+        layout = 0  # CUTLASS always passes 0; the pasted text lacks the lines that show this 0
     layouts = [*map(int, tma.TmaInterleaveLayout)] if layout is None else [layout]
     for data_type, layout in itertools.product(types, layouts):
         yield {**_call(read), "tensor_data_type": int(data_type), "interleave": layout}
@@ -213,7 +213,8 @@ UNREAD = 0
 
 def _call(read: PrintedArguments) -> dict[str, Any]:
     """Return the arguments of the driver's call; pad each list to the length for the rank."""
-    # `global_strides` has no entry for dimension 0. With a 0 for it, the length is the rank.
+    # `global_strides` has no entry for dimension 0. A 0 in its place makes the length equal to the
+    # rank.
     strides = () if read.global_strides is None else (0, *read.global_strides)
     rank = read.rank
     if rank is None:

@@ -50,8 +50,8 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
         lists.notes.append(f"not read, for {why}: {', '.join(sorted(faulty))}")
     values: dict[str, Any] = {name: entries or None for name, entries in lists.values.items()}
     values |= {name: numbers.get(name) for name in ("global_address", *COLUMN[2:])}
-    # In the mode im2col::w, each corner of the pixel box is one width. `PrintedArguments` has it as
-    # a tuple of one entry.
+    # In the mode im2col::w, each corner of the pixel box is one number, which `PrintedArguments`
+    # has as a tuple of one entry.
     for corner in CORNERS:
         if (width := numbers.get(f"{corner}_width")) is not None:
             values[corner] = (width,)
@@ -91,8 +91,8 @@ def _chosen(name: str, block: Block, form: Form) -> Field | None:
 def _is_alike(found: Field, others: list[Field], form: Form) -> bool:
     """Return whether a field with a weak word looks like the fields of other arguments.
 
-    In a known form, the word and the brackets are compared. Otherwise, the sign between word and
-    value and the case of the word are compared.
+    In a known form, the word and the brackets are compared. Otherwise, the case of the word and the
+    sign between word and value are compared.
     """
     if form.words:
         # The word must belong to the form, and its list must have the brackets of the other lists.
@@ -114,8 +114,8 @@ def _kind(block: Block) -> MapKind:
 def _member(name: str, shown: Field | None) -> Any:
     if shown is None or shown.value.fault:
         return None
-    # A value may be printed as "BFLOAT16 (9)". It is not read if the two mean
-    # different members.
+    # A value may be printed as a name and a number, such as "BFLOAT16 (9)". If the name and the
+    # number mean different members, the value is not read.
     values = [*([shown.value.word] if shown.value.word else []), *shown.value.numbers]
     members = {member_of(name, value) for value in values if value is not None}
     return members.pop() if len(members) == 1 else None
@@ -238,15 +238,16 @@ class _Lists:
         if "garbage" in self.form.flags and all(
             len(self.values[n]) == targets.MAX_RANK for n in whole
         ):
-            # Entries past the unknown rank are garbage, so only each list's first entry is certain.
+            # Entries past the unknown rank are garbage, so only the first entry of each list is
+            # certain.
             firsts = {name: self.values[name][:1] for name in whole}
             self.values = dict.fromkeys(self.values, ()) | firsts
             return None
-        # Rank -> the number of lists that fit it.
+        # Rank -> the number of lists that fit this rank.
         fits = {r: sum(self._fits(n, r, r) for n in whole) for r in range(1, targets.MAX_RANK + 1)}
         for rank in (r for r in fits if len(strides) in (targets.MAX_RANK - 1, targets.MAX_RANK)):
             if any(strides[rank + len(strides) - targets.MAX_RANK :]):
-                fits[rank] = 0  # strides past this rank are not padding
+                fits[rank] = 0  # entries past this rank are real strides
         # If several ranks fit equally well, the lowest rank is chosen. But if the only list is the
         # element strides, the highest rank is chosen, because an element stride is usually 1, which
         # looks like padding.
@@ -314,10 +315,12 @@ class _Lists:
         size = self.size
         shows_size = not self.form.words and values[0] in (1, 2, 4, 8, size)
         if len(values) in (rank, targets.MAX_RANK) and (leading or shows_size):
-            # If strides are in elements, the innermost stride is 1, as is `in_elements`.
+            # If strides are in elements, the innermost stride is 1, which equals `in_elements`
+            # (True).
             if values[0] not in ((0, size, in_elements) if size else (0, 1, 2, 4, 8)):
                 return None
-            # The innermost stride in bytes is the size of an element. Store it if it is unknown.
+            # The innermost stride in bytes is the size of an element. Store this size if it is
+            # unknown.
             if not size and values[0] and not in_elements:
                 self.element_bytes = self.size = values[0]
             return values[1:]

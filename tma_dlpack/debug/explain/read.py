@@ -87,8 +87,8 @@ _AFTER_NAME = re.compile(r"$|[\s,;:)\]}>|'=]", re.MULTILINE)
 # A list that is cut off by the end of the text, and the remainder of a broken list.
 _CUT = re.compile(rf"[(\[{{]?[\s\d,?-]{{0,{4 * LONGEST_LIST}}}\Z")
 _BROKEN = re.compile(r"[\d,)]|[(\[{][ \t]*(?:[\d,]|$)", re.MULTILINE)
-# Swizzles and promotions in bytes. At the end of the text, such a number is complete, because no
-# longer value begins with its digits.
+# Swizzles and promotions in bytes. At the end of the text, such a number is complete, because its
+# digits do not begin a longer value.
 _WHOLE = ("16", "32", "64", "128", "256")
 # Host addresses of the stack and the heap, which are larger than any entry of a list.
 _ADDRESSES = range(1 << 44, 1 << 48)
@@ -296,12 +296,12 @@ class Block:
         return (self.heading != "" or len(self.fields) > 1) and self.fields[-1].value.fault == "cut"
 
     def arguments(self, only_strong: bool = False) -> set[str]:
-        """Return the names of the arguments that the block shows, or that its strong words show."""
+        """Return the names of the arguments that all words, or only the strong words, show."""
         return {f.argument for f in self.fields if f.strong or not only_strong}
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The keys in words.txt of the block's words. Each key occurs once, in the text's order."""
+        """The keys of the block's words in words.txt, each once, in the order of the text."""
         return tuple(dict.fromkeys(f.key for f in self.fields))
 
     @property
@@ -368,7 +368,7 @@ def _blocks_of(stream: Lines) -> list[Block]:
         else:
             blocks.append(Block(found.word, found.line, found.line))
     blocks = [b for b in blocks if b.fields]
-    for block in blocks[:-1]:  # in the last block, a broken value may be cut off instead
+    for block in blocks[:-1]:  # the end of the text may have cut a value of the last block
         block.is_mixed |= any(f.value.fault == "broken" for f in block.fields)
     for block in blocks:
         block.is_mixed |= _has_words_of_another(block)

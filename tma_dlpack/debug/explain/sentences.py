@@ -1,9 +1,9 @@
-"""Reader of messages with which other projects, or our headers, refuse arguments of an encode.
+"""Reader of the messages that other projects and our headers print when they refuse an encode.
 
 Most messages show only some of the call's numbers. These numbers are checked like printed
 arguments. A message without a number counts only if its line reports a failure, because documents
 quote the same messages. The messages of tma_dlpack_make.hpp also show the tensor and the options.
-Therefore `check_call` checks the whole call like `check_tma_descriptor`.
+Therefore `check_call` checks the whole call, as `check_tma_descriptor` does.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Sentence(NamedTuple):
     source: str
 
 
-#: Name in a pattern of sentences.txt -> the part of a pattern that replaces it.
+#: Name in a pattern of sentences.txt -> the part of a pattern that replaces the name.
 _PARTS: Final = {
     "<ASSERT>": r"Assertion[^\n]{0,200}?",
     "<ERROR>": r"(?:Error|Exception|what\(\)|[Cc]heck failed)[^\n]{0,99}?"
@@ -142,7 +142,7 @@ _DEVICE_CHECK: Final = re.compile(
 
 
 def _device_fix(found: str, limit: str) -> str:
-    """Return the fix of a failed device check from the table; return the limit if it has none."""
+    """Return the fix of a failed device check from the table, or the limit if there is no fix."""
     words = f"{found}; {limit}"
     fixes = (
         fix for pattern, fix in _TABLES["DEVICE_FIXES"] if re.search(pattern, words, re.IGNORECASE)
@@ -230,7 +230,7 @@ class RefusedCall:
 
 
 def says_in(text: str) -> Iterator[tuple[int, tma.Violation]]:
-    """Yield the text index and the violation of each refusal that shows no driver call."""
+    """Yield the place in the text and the violation of each refusal that shows no driver call."""
     for line in _LINE.finditer(text):
         for pattern, argument, limit, fix in _TABLES["SAYS"]:
             if found := re.match(pattern, line[1]):

@@ -86,7 +86,7 @@ WORD: Final = re.compile(
 
 @lru_cache(maxsize=4096)
 def meaning_of(word: str) -> tuple[str, str, bool] | None:
-    """Return the argument that a word names, the key in the table, and whether it is strong.
+    """Return the argument that a word names, the word's key, and whether the word is strong.
 
     >>> meaning_of("A_desc_globalDim"), meaning_of("head_dim")
     (('global_dim', 'globaldim', True), None)
@@ -134,7 +134,7 @@ def member_of(argument: str, value: int | str) -> Any:
         and tail.startswith("CU_TENSOR_MAP")
         and not meanings.has_name(enum, tail)
     ):
-        return None  # the rest of the name is missing
+        return None  # a name that was cut off
     for word in (value, tail):  # the whole name ("cute::B64"), then without its scope ("B64")
         printed = _PRINTED.get((argument, str(word).lower()))
         member = meanings.parse(enum, word) if printed is None else enum(printed)
@@ -287,8 +287,8 @@ _COMMA = re.compile(r",(?![^()\[\]{}]*[)\]}])")
 _NO_VALUE = re.compile(r"[;=]|^\w+\s*:(?!:)|\w\s+\w")
 # An array that is passed as an argument: "dims", "&dims[0]", "dims.data()", "strides + 1".
 _ARRAY = re.compile(r"&?([A-Za-z_]\w*)(?:\.data\(\)|\[0\])?(?:\s*\+\s*(\d))?")
-# Definitions of a name, which replaces {}. `_CONSTANT` matches "#define TILE 64" and "TILE = 64;",
-# and `_DECLARED` matches "dims[2] = {64, 128".
+# Patterns of definitions; the defined name replaces {}. `_CONSTANT` matches "#define TILE 64" and
+# "TILE = 64;", and `_DECLARED` matches "dims[2] = {64, 128".
 _CONSTANT = r"\b{}\s*(?:=\s*|\s)(\d+)\s*(?:[;,\n)]|$)"
 _DECLARED = r"\b{}\s*(?:\[[^\]\n]*\])?\s*=?\s*[\[{{]([^\]}}]*)"
 # Maximum number of characters from a declaration to the call.

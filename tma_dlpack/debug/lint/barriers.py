@@ -80,7 +80,8 @@ def _mistake(
 
 def barriers(protocol: Protocol) -> Iterator[Mistake]:
     """Yield the mistakes with the barriers of a function."""
-    # if the function initialises no barrier, another function does so, and may also use it
+    # if the function initialises no barrier, another function initialises the barriers, and may
+    # also use them
     if not any(site.kind == "init" for site in protocol.sites):
         return
     if len(protocol.sites) > _MOST_SITES or protocol.calls:
@@ -147,7 +148,8 @@ def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterat
     numbers = {site: protocol.threads(site) for site in arrivals}
     if not all(most for most, _ in numbers.values()):
         return
-    # in a phase, some sites of a group may not run, so each subset of the group has a possible sum
+    # in a phase, some sites of a group may not run, so the sum of every subset of the group is
+    # possible
     sums: set[int] = set()
     for group in _of_one_phase(protocol, arrivals, own):
         own_sums = {0}
@@ -232,7 +234,7 @@ def _bytes(protocol: Protocol) -> Iterator[Mistake]:
 def _is_unexpected(
     protocol: Protocol, copy: Site, expects: list[Site], by_block: dict[int, list[Site]]
 ) -> bool:
-    """Return whether each expect_tx has other copies, and is separated from `copy` by waits."""
+    """Return whether waits separate `copy` from each expect_tx, which has other copies."""
     awaits = [s for s in protocol.sites if s.kind == "await" and s.value == copy.value]
     return bool(awaits and expects) and all(
         expect.block in by_block

@@ -28,10 +28,10 @@ from tma_dlpack.ptx.values import (
     written,
 )
 
-#: (pattern of an opcode, event); the first match counts. "" is for an instruction without an
-#: event that a later pattern would match. A bulk copy from shared to global memory is a "store", a
-#: bulk copy from global to shared memory is a "load", and a bulk copy from shared memory to another
-#: block's shared memory is a "send".
+#: (pattern of an opcode, event); the first match counts. "" is for an instruction that has no
+#: event, although a later pattern matches the instruction. A bulk copy from shared to global memory
+#: is a "store", a bulk copy from global to shared memory is a "load", and a bulk copy from shared
+#: memory to another block's shared memory is a "send".
 OPCODES = tuple(
     (re.compile(pattern), event)
     for pattern, event in (
@@ -100,7 +100,7 @@ class Access:
     # (constant of the address, bytes) of each instruction
     spans: list[tuple[int, int]] = field(default_factory=list)
     code: list[Instruction] = field(default_factory=list)
-    # only for ordinary accesses: finds the values of registers that are written several times
+    # only for ordinary accesses: has the values of registers that are written several times
     flow: Flow | None = None
     # registers in the address; the next write of such a register changes the address
     registers: frozenset[str] = frozenset()
@@ -249,8 +249,7 @@ class Events:
     def _happens(self, what: str, code: Instruction, block: int) -> Iterator[Event]:
         """Yield the events of an instruction; a copy also uses its barrier and its map."""
         first = "use" if what in ("arrive", "await") else what
-        # the shared memory of a store is its second address: [global], [shared] or
-        # [map, {x}], [shared]
+        # the second address of a store is in shared memory, as in "[map, {x}], [shared]"
         if first in _OF_ADDRESS:
             address = code.address(int(what == "store"))
             access = self._access(first, code, block, address)

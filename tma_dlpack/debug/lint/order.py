@@ -102,7 +102,7 @@ def _mistake(name: str, cause: Instruction, use: Instruction | None = None) -> M
 
 
 def orders(protocol: Protocol) -> Iterator[Mistake]:
-    """Yield the mistakes in the order of a kernel's instructions.
+    """Yield the places where the order of a kernel's instructions is wrong.
 
     Kernels with calls are skipped, because the callee may have the missing instruction.
     """

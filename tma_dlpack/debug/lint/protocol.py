@@ -90,7 +90,8 @@ class Protocol:
         """Assign each site to a family, whose number is the address at which its ring begins."""
         starts: dict[int, int] = {}  # address of an indexed site -> start of its ring
         for at in sorted({site.at for site in self.sites if site.index and site.at >= APART}):
-            starts[at] = starts.get(at - _BARRIER_BYTES, at)  # in unrolled loops, the next stage
+            # an unrolled loop has a site for each stage, so `at` may be the next stage of a ring
+            starts[at] = starts.get(at - _BARRIER_BYTES, at)
         inits = [site for site in self.sites if site.kind == "init"]
         counts = {s.at: self.values.operand(s.code.split()[-1]) for s in inits}
         # addresses of rings that a loop initialises; the ends of these rings are not known
@@ -210,7 +211,7 @@ class Protocol:
 
     def _threads_where(self, condition: Condition) -> frozenset[int]:
         """Return the indices of the threads for which a condition can hold."""
-        terms = condition[0]  # the cache's key, because both sides of a branch have the same terms
+        terms = condition[0]  # the key of the cache; both sides of a branch have the same terms
         if terms not in self._values:
             threads = range(_MOST_THREADS)
             self._values[terms] = [at_thread((terms, 0), thread, {}) for thread in threads]
@@ -268,8 +269,8 @@ def _unwrapped(value: Value) -> Value:
 def _turned(index: tuple[Term, ...]) -> int:
     """Return the constant n of an index ``(i + n) % stages`` in bytes, or 0 for other indices.
 
-    In PTX, this remainder is the index minus a multiple of a quotient. The operand of the quotient
-    contains i + n.
+    PTX computes this remainder as i + n minus a multiple of a quotient. The dividend of the
+    quotient is i + n.
     """
     added = [term for term in index if term[1] > 0]
     for symbol, factor in index:

@@ -91,7 +91,7 @@ class Mistake:
 
     @property
     def ends(self) -> list[Instruction]:
-        """The cause, and the use if there is one."""
+        """The instructions of the mistake: the cause, and the use if there is a use."""
         return [self.cause, *([self.use] if self.use else [])]
 
 
@@ -231,8 +231,9 @@ publish > map_use | MAP_FENCE | open | error | a tensor map is published by tens
     [map], 128 before the copy, by the thread that issues it
 """)
 }
-#: Rules that produce no finding if the state is not wrong on at least one path. In most cases, the
-#: use runs only after this path, under a condition that the analysis does not recognise.
+#: Rules that produce a finding only if the state is wrong on every path. If the state is right on
+#: one path, the use usually runs only after this path, under a condition that the analysis does not
+#: recognise.
 _ON_EVERY_PATH = ("BULK_WAIT", "MAP_FENCE", "BLOCK_BARRIER", "MMA_WAIT")
 _USES = frozenset(use for _, use in _PAIRS)
 
@@ -294,13 +295,15 @@ def _after(flow: Flow, block: int, event: Event, facts: Facts) -> Facts:
         return _rewritten(event.registers, facts)
     if what in _KEPT and access is not None:
         conditions = flow.conditions(event.code, block)
-        # an access without a predicate runs each time, so it replaces the facts of its last run
+        # an access without a predicate runs in each pass of the block, so it replaces its earlier
+        # facts
         if not event.code.guard:
             facts = {key: value for key, value in facts.items() if key[0] is not access}
         return facts | {(access, "open", True): conditions}
     if what == "results":
         for fact, state, _ in facts:
-            # if a register is moved before its wgmma is complete, the target is incomplete too
+            # if a register is moved before its wgmma is complete, the target of the move is
+            # incomplete, too
             if fact.what == "mma" and state != "waited":
                 for source, target in event.moves:
                     if source in fact.results:
@@ -337,7 +340,7 @@ _LEADERS = (0, 32, 64, 96, 128, 256, 384)
 
 
 def is_of_one(there: Conditions, here: Conditions) -> bool:
-    """Return whether a leading thread meets `here` and `there`, and the next only `there`."""
+    """Return whether a leading thread meets both conditions, and the next thread only `there`."""
     return any(
         all(holds_at(c, leader) for c in (*here, *there))
         and all(holds_at(c, leader + 1) for c in there)

@@ -124,7 +124,7 @@ def _operands(events: Events) -> Iterator[Mistake]:
 
 
 #: Required alignment of an address in shared memory, in bytes (PTX ISA 9.0, cp.async.bulk.tensor,
-#: cp.async.bulk, mbarrier). Maps with a swizzle need at most 128 bytes (measured on sm_90).
+#: cp.async.bulk, mbarrier). For maps with a swizzle, 128 bytes are enough, too (measured on sm_90).
 _OF_TENSOR, _OF_BULK, _OF_BARRIER = 128, 16, 8
 
 
@@ -170,7 +170,7 @@ def _unaligned(events: Events) -> Iterator[Mistake]:
 
 
 def _declared(values: Values, terms: Sequence[tuple[Symbol, int]]) -> tuple[str, int]:
-    """Return the shared array that contains an address, and its alignment; "" if it is unknown.
+    """Return the shared array that contains an address, and the array's alignment; "" if unknown.
 
     The address may have terms with a factor. A second term without a factor may be an offset that
     aligns the address, so such addresses are skipped.
@@ -217,7 +217,7 @@ def cluster_blocks(function: Function) -> int:
 
 
 def _knows_clusters(function: Function) -> bool:
-    """Return whether the code of a function shows that it is launched with clusters."""
+    """Return whether the code of a function shows that the function is launched with clusters."""
     return (
         not function.is_entry
         or bool(_DECLARES_CLUSTER.search(function.header))
@@ -286,7 +286,7 @@ class LaunchedMaps:
             numbers = [function.parameters.index(name) for name in names]
             return {(n, 0): [m] for n, m in zip(numbers, self._in_order, strict=False)}
         places = self._by_kernel.get(function.name)
-        readable = demangled([function.name])[function.name]  # as a trace shows it
+        readable = demangled([function.name])[function.name]  # as in a trace
         return places or self._by_kernel.get(readable, {})
 
 

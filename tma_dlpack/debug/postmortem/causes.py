@@ -148,7 +148,7 @@ def _tile_inside(use: Any) -> object:
 
 def _barrier_inside(use: Any) -> object:
     offset = offset_of(use.barrier)
-    # the upper bits of a shared address are the rank of its block, which is less than 64
+    # the upper bits of a shared address are the rank of its block; every rank is less than 64
     is_beyond = 0 < use.shared_bytes < offset + BARRIER_BYTES and use.barrier >> BLOCK_SHIFT < 64
     return (
         is_beyond and f"the barrier {offset:#x} is beyond the block's {use.shared_bytes:#x} bytes"
@@ -156,8 +156,8 @@ def _barrier_inside(use: Any) -> object:
 
 
 def _barrier_late(use: Any) -> str:
-    # at a barrier in its initial state, this arrival cannot fail; because it failed, it came before
-    # the initialisation
+    # this arrival cannot fail at a barrier in its initial state; the arrival failed, so it ran
+    # before the initialisation
     word = use.word
     is_new = word.arrivals == word.count > 0 and not word.bytes and not word.phase
     if not use.op.is_arrival or not is_new or _arrivals(use) or _bytes(use):
@@ -322,7 +322,7 @@ CAUSES: Final = (
         "announce in several phases, or in several barriers",
     ),
 )  # fmt: skip
-# this row is tested only if no other cause is sure, because it also holds for other mistakes
+# this row is tested only if no other cause is sure, because other mistakes pass its test, too
 _LAST: Final = Row(
     "TENSOR_ADDRESS", NO_MEMORY, "map", _no_memory,
     "encode with the address of device memory, and keep the tensor alive until the kernel ends",

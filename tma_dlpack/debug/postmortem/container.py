@@ -182,7 +182,7 @@ class _Bytes:
                 return value - (1 << shift) if signed and byte & 0x40 else value
 
     def file(self, folders: list[str]) -> str:
-        """Read the entry of a file, and return the path of the file."""
+        """Read an entry of the table of source files, and return the path of the file."""
         # an entry has a name, the index of a folder, and a time and a size, which are not needed
         name, folder, *_ = self.text(), self.leb(), self.leb(), self.leb()
         inside = folders[folder] if folder < len(folders) else ""
@@ -227,7 +227,8 @@ class _Unit:
         # if the program is damaged, the rows before the damage are kept
         with suppress(IndexError, ValueError):
             self._run(program)
-        # an end has row number 0 (none), unless another sequence begins at the address
+        # the end of a sequence has row number 0 (none), unless another sequence begins at this
+        # address
         self.numbers = {**dict.fromkeys(self.ends, 0), **self.numbers}
         self.starts = sorted(self.numbers)
 
@@ -239,8 +240,8 @@ class _Unit:
         while 0 < number <= len(self.rows) and len(found) < _MOST_CALLS:
             row = self.rows[number - 1]
             found.append(f"{row.file}:{row.line}")
-            # the row of a call is before the rows of the inlined code; in a damaged file, it may be
-            # after them, and this check avoids a cycle
+            # the row of a call is before the rows of the inlined code; this check avoids a cycle in
+            # a damaged file
             number = row.caller if row.caller < number else 0
         return tuple(dict.fromkeys(found))
 

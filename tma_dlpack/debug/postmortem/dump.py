@@ -201,7 +201,7 @@ class Warp:
         return int(self.row["error_pc"]) if self.row["has_error_pc"] else None
 
     def groups(self) -> Iterator[tuple[int, Rows]]:
-        """Yield each program counter of threads, and the rows in `lanes` of these threads."""
+        """Yield each program counter, and the rows in `lanes` of the threads at this counter."""
         # `valid` has a bit for each lane, which is set if the lane's thread has not exited
         pcs = self.lanes["pc"]
         live = (int(self.row["valid"]) >> self.lanes["lane"].astype(np.uint64) & 1).astype(bool)
@@ -299,19 +299,19 @@ class Dump:
         return self._children.get((TABLES[table].section, parent, row))
 
     def _below(self, table: str, parent: int, row: int) -> Iterator[tuple[int, int, Rows]]:
-        """Yield the rows of the table whose parent is a row: section, row number, fields."""
+        """Yield (section, row number, fields) of each row that belongs to a row of `parent`."""
         section = self._child(table, parent, row)
         if section is not None:
             for number, found in enumerate(self.rows(table, section)):
                 yield section, number, found
 
     def part(self, kind: int, parent: int, row: int) -> memoryview:
-        """Return the memory or registers whose parent is a row; empty if the file lacks them."""
+        """Return the memory or registers of a row of `parent`; empty if the file lacks them."""
         section = self._children.get((kind, parent, row))
         return self.elf.content(section) if section is not None else self.elf.data[:0]
 
     def words(self, kind: int, parent: int, row: int) -> Rows:
-        """Return the 32-bit registers whose parent is a row; empty if the file lacks them."""
+        """Return the 32-bit registers of a row of `parent`; empty if the file lacks them."""
         data = self.part(kind, parent, row)
         return np.frombuffer(data, "<u4", len(data) // 4)
 

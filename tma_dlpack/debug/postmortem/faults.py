@@ -32,7 +32,7 @@ _BEFORE, _AFTER = 4, 2
 _SECONDS = 10
 # a line of nvdisasm: "/*0010*/  MOV R1, c[0x0][0x28] ;"
 _LINE = re.compile(r"/\*([0-9a-f]+)\*/\s+(\S.*?)\s*;")
-# size of the window of shared memory in generic addresses, and of local memory's window
+# size of each of the two windows in generic addresses, for shared memory and for local memory
 _WINDOW_BYTES = 1 << 24
 
 

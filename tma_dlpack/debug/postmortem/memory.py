@@ -1,8 +1,8 @@
 """Decoders of objects in memory: the 64 bits of an mbarrier, and the 128 bytes of a tensor map.
 
-NVIDIA does not publish the layout of an mbarrier. This layout was measured on an H100 (driver
+NVIDIA does not publish the layout of an mbarrier. The layout below was measured on an H100 (driver
 580.159.04, 2026-11-22) in kernels that were stopped. In two tests with 512 and 1,000 random states,
-the decoded values were correct for all states::
+all decoded values were correct::
 
     bit  63     62 ........ 43  42  41 ...... 21  20 ....... 1  0
          phase  -(arrivals)     0   -(bytes)      -(count)      0
@@ -78,10 +78,10 @@ def looks_like_one(word: Any, most_arrivals: int) -> Any:
 
 # alignment of a CUtensorMap in bytes (128 in CUDA 13 and later)
 _ALIGNMENT = 64
-# maximum number of bits of a tensor's address; alignment of this address in bytes; the number of
-# which the bytes of a box's innermost row are a multiple
+# maximum number of bits of a tensor's address; alignment of this address in bytes; divisor of the
+# bytes of a box's innermost row
 _ADDRESS_BITS, _ADDRESS_UNIT, _INNER_BYTES = 57, 16, 16
-# architecture for which the words in a map's second half are known: the box's bytes, 0, one of
+# architecture whose maps have these words in their second half: the box's bytes, 0, one of
 # `_REPEATS`, zeros
 _MEASURED = "sm_90"
 # maximum bytes of a box, and possible values of the third word in a map's second half
@@ -122,7 +122,7 @@ def _maps(kernel: str, parameters: bytes, first: int, target: str) -> tuple[Foun
 
 
 def _is_plausible(found: tma.TensorMap, data: bytes, target: str) -> bool:
-    """Return whether decoded bytes are a real map; other data rarely passes all of these tests."""
+    """Return whether decoded bytes are a real map; other data rarely passes all tests below."""
     address = found.global_address
     box_bytes, unused, repeat, *others = struct.unpack("<16I", data[targets.MAP_BYTES // 2 :])
     is_drivers = box_bytes <= _MOST_BOX_BYTES and repeat in _REPEATS and not any((unused, *others))

@@ -27,11 +27,11 @@ from tma_dlpack.debug.programs import status_of
 _SKIPPED: Final = "skip_nonrelocated_elf_images,skip_constbank_memory"
 #: Parts that are left out by default. Without global memory, a dump is small and has no user data.
 _MEMORY: Final = "skip_global_memory,skip_local_memory"
-#: The time between two checks of the dumps. A dump that did not grow for the second time may be
-#: complete.
+#: `_LOOK_SECONDS` is the time between two checks of the dumps. After the dumps have not grown for
+#: `_SETTLED_SECONDS`, they may be complete.
 _LOOK_SECONDS, _SETTLED_SECONDS = 0.05, 1.0
-#: The wait for dumps ends if they do not grow for the first time (the process runs) or for the
-#: second time (the process has ended). It also ends after the third time.
+#: The wait for dumps ends if the dumps do not grow for `_QUIET_SECONDS`, or for `_ENDED_SECONDS`
+#: after the process has ended. It also ends after `_MOST_SECONDS` in all.
 _QUIET_SECONDS, _ENDED_SECONDS, _MOST_SECONDS = 15.0, 2.0, 600.0
 _GDB_SECONDS = 300.0
 
@@ -90,7 +90,7 @@ def run(
         A program that runs longer than this number of seconds is assumed to hang, and is dumped.
     keep : Path, optional
         File to which the dump is moved. If there are several dumps, the process id is appended to
-        the name of each.
+        the name of each file.
     with_global : bool
         Whether the dump contains global memory, with the maps in it.
     """

@@ -195,7 +195,7 @@ class Instruction:
 
     @property
     def coordinates(self) -> int:
-        """Number of coordinates; 5 for a copy of 4 rows, which are a column and 4 row indices."""
+        """Number of coordinates; 5 (a column and 4 row indices) for a copy of 4 rows."""
         return 5 if self.mode in (".GATHER4", ".SCATTER4") else self.rank
 
     @property

@@ -77,7 +77,8 @@ class State:
     is_first: bool = False
     # number of warps at a wgmma, if other warps of their warpgroup wait at this barrier
     passed: int = 0
-    # number of ended warps of a block, if all other warps of the cluster wait at this address
+    # number of warps of a block that have ended, if all other warps of the cluster wait at this
+    # address
     ended: int = 0
 
     @property
@@ -158,7 +159,7 @@ class Survey:
         self.dump = dump
         # (kernel, address, word) -> state
         self.states: dict[tuple[Kernel, int, Word], State] = {}
-        # kernel -> (words, lines) of a position -> number of groups of threads
+        # kernel -> {(words, lines) of a position: number of groups of threads}
         self.standing: dict[Kernel, Counter[tuple[str, tuple[str, ...]]]] = defaultdict(Counter)
         self.blocks: dict[Kernel, list[Block]] = defaultdict(list)
         self.warps: Counter[Kernel] = Counter()
@@ -298,8 +299,8 @@ class Survey:
             for place in np.flatnonzero(looks_like_one(words, _MOST_ARRIVALS)).tolist():
                 found[8 * place].append(block)
         chosen = known | self._code(kernel, blocks[0]).barriers
-        # two passes, by ascending and by descending address, because a chosen barrier makes the
-        # barriers near it known barriers too
+        # two passes, by ascending and by descending address, because each chosen barrier can add
+        # barriers on both sides
         for address in (*sorted(found), *sorted(found, reverse=True)):
             everywhere = len(blocks) > 1 and len(found[address]) == len(blocks)
             if everywhere or any(abs(address - other) <= _NEIGHBOURS for other in chosen):
