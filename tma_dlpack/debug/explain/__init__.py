@@ -27,9 +27,9 @@ from tma_dlpack.debug import foreign
 from tma_dlpack.debug.core import coerce, counted, errors, public, report, targets, tma
 from tma_dlpack.debug.explain import failures, sentences
 from tma_dlpack.debug.explain.judge import PrintedArguments, check_printed, of_map
-from tma_dlpack.debug.explain.lines import Lines, plain, streams_of
 from tma_dlpack.debug.explain.printed import printed_arguments
 from tma_dlpack.debug.explain.read import Block, blocks_in
+from tma_dlpack.debug.explain.words import Lines, plain, streams_of
 
 CHECKED_BUILD = "a checked build of tma_dlpack.h"
 NOTHING_READ = (

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise, product
 from typing import NamedTuple
 
-from tma_dlpack.debug.explain.lines import Lines
 from tma_dlpack.debug.explain.words import (
     ARRAYS,
     FORMS,
@@ -21,6 +20,7 @@ from tma_dlpack.debug.explain.words import (
     WORD,
     Entries,
     Form,
+    Lines,
     key_of,
     meaning_of,
 )
