@@ -121,9 +121,9 @@ def _beyond_found(r: Request) -> str:
 def _meant_strides(r: Request) -> tuple[int, ...] | None:
     """Return the strides that the user may have meant, in elements, or None.
 
-    The function assumes that the user passed bytes under two conditions. As elements, the values of
-    `strides=` lead out of the tensor's memory. As bytes, the values are the tensor's own strides or
-    row-major strides.
+    The function assumes that the user passed strides in bytes if two conditions hold. As elements,
+    the values of `strides=` lead out of the tensor's memory. As bytes, the values are the tensor's
+    own strides or row-major strides.
     """
     if r.view is None or r.view.own is None or not any(_beyond_bytes(r)):
         return None

@@ -134,7 +134,8 @@ def box_entries(
         unit = c.span_values if c.is_split else r.inner_unit
         most *= c.span_values if c.is_split else 1
     extent = c.global_dim[i] if i < r.rank else most
-    # The values are each limit rounded down to a unit, and the units next to the old value.
+    # The values are each limit, rounded down to a multiple of `unit`, and the multiples of `unit`
+    # next to the old value.
     limits = [most, min(extent, most), c.packed_unit]
     if i == 0 and c.span_bits:
         limits.append(r.span_elements)
@@ -336,7 +337,8 @@ _FRESH = 1 << 20  # the assumed address of an aligned copy
 def is_own(r: Request) -> bool:
     """Return whether a fix may pass another tensor.
 
-    It may if the call is a `make_*` call with the tensor's own layout, and `keeps_tensor` is False.
+    A fix may do this if the call is a `make_*` call with the tensor's own layout, and if
+    `keeps_tensor` is False.
     """
     return not r.is_driver_call and r.is_own_layout and not r.keeps_tensor
 

@@ -316,7 +316,7 @@ class AcceptedCall:
 
 @dataclass(frozen=True, slots=True)
 class CallInOtherWords:
-    """A function that reads the arguments of `make_conv_descriptor` as those of an im2col map.
+    """A function that reads a call of `make_conv_descriptor` as a call of `make_im2col_descriptor`.
 
     `dropped` are the arguments of the convolution, such as kernel_size. `fixed` are the arguments
     that were computed from them, such as the corners. `of_call` reads the arguments of the map.
@@ -338,7 +338,7 @@ class CallInOtherWords:
 def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Report:
     """Return the report on a call.
 
-    `request_of` parses the arguments. The report keeps both for `Report.fixed`.
+    `request_of` parses the arguments. The report keeps `request_of` and `given` for `Report.fixed`.
     """
     given = {
         name: value if type(value) in _VALUES else reusable(value) for name, value in given.items()
@@ -401,9 +401,9 @@ def refusal_of(violations: tuple[Violation, ...]) -> TmaPreconditionError:
 def find_violations(request: Request, names: words.Names = words.UNNAMED) -> tuple[Violation, ...]:
     """Return the violations of a request under its set of rules, unreadable arguments first.
 
-    The other violations are in libcu++'s order, so the first of them is the one that C++ would
-    throw. A rule is skipped if one of its prerequisites failed. A violation is skipped if the fix
-    of an earlier violation removes it too. Fixes call the tensor by its name in `names`.
+    The other violations are in libcu++'s order, so the first of them is the violation for which C++
+    would throw. A rule is skipped if one of its prerequisites failed. A violation is skipped if the
+    fix of an earlier violation removes it too. Fixes call the tensor by its name in `names`.
     """
     unreadable = [replace(v, fix=words.in_words_of(v.fix, names)) for v in request.unreadable]
     return (*unreadable, *violations_of(request, names))

@@ -134,7 +134,8 @@ class Request:
 
     @lazy
     def kind(self) -> MapKind:
-        # Only a request that C has read computes `kind`. All other requests receive it.
+        # Only a request that C has read computes `kind`. All other requests receive `kind` as an
+        # argument.
         assert self.call is not None
         return KINDS[self.call.kind]
 
@@ -533,7 +534,7 @@ def split(a: EncodeArguments, span: int) -> EncodeArguments:
 
 
 def ragged_wrap_bytes(element_bits: int) -> int:
-    """Return the sum of the two strides of `ragged`; times 2^30 it is 0 modulo 2^64."""
+    """Return the sum of the two strides of `ragged`; 2^30 times this sum is 0 modulo 2^64."""
     return RAGGED_STRIDE_END * max(8, element_bits) // 8
 
 

@@ -313,8 +313,9 @@ def tile_matrix(tensor_map: TensorMap) -> TileMatrix | None:
 
     A tiled map of rank 2 or more has a matrix if at most one outer dimension of the box has an
     extent greater than 1. The dimension that `split_inner` added is not counted, because it counts
-    the columns of spans. If the call that made the map is not known, the outermost such dimension
-    is the added one if its stride in global memory equals the size of a row of the box in bytes.
+    the columns of spans. The call that made the map may be unknown. Then the outermost dimension
+    with an extent greater than 1 in the box counts as the added dimension if its stride in global
+    memory equals the size of a row of the box in bytes.
     """
     tile = _tile_of(tensor_map.arguments, split_dimension(tensor_map))[1]
     return tile if tile.rows else None

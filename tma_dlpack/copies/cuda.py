@@ -32,8 +32,8 @@ THREADS = 128
 BARRIER_BYTES = 8
 #: Maximum number of bytes of device memory for the results of one launch of `load_tiles`.
 MAX_SCRATCH_BYTES = 1 << 28
-#: copies.cu has a number for each form of a copy: the rank of a tiled map, or the sum of the rank
-#: of an im2col map and this constant.
+#: copies.cu has a number for each form of a copy: for a tiled map its rank, for an im2col map its
+#: rank plus this constant.
 IM2COL_FORMS = 5
 #: The index of an operation in this tuple is its number in copies.cu.
 OPS = ("store", *OPERATIONS)
@@ -245,7 +245,7 @@ def _first_byte(tensor_map: TensorMap, extent: Extent) -> int:
 
 
 def _owner(tensor_map: TensorMap, memory: object) -> object:
-    """Return the object with the copied memory; the copy must wait for earlier work on it."""
+    """Return the object whose memory is copied; the copy must wait for earlier work on it."""
     return tensor_map.tensor if memory is None else memory
 
 

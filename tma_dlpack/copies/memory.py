@@ -50,7 +50,7 @@ class Extent:
     what: str
 
     def require(self, begins: IntArray, size_bytes: int, overrun: int = 0) -> None:
-        """Refuse the copy unless each range of `size_bytes` bytes from one of `begins` is inside.
+        """Refuse the copy unless the `size_bytes` bytes from each of `begins` are in this memory.
 
         `begins` are offsets in bytes from the map's address, modulo 2^64. The last `overrun` bytes
         of a range contain no elements; a store writes them because it writes whole 16-byte chunks.
@@ -335,7 +335,7 @@ def check_writes(request: CopyRequest, extent: Extent) -> None:
 
 
 def _is_inside_as_a_whole(args: EncodeArguments, extent: Extent, chunk_bytes: int) -> bool:
-    """Return whether the extent contains the whole tensor of a map, and thus every copy."""
+    """Return whether the extent contains the whole tensor of a map, so every copy is inside."""
     end = extent.origin + reach_bytes(args, chunk_bytes)
     return extent.origin >= 0 and end <= extent.size_bytes
 

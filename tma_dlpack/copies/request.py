@@ -279,7 +279,7 @@ def plan_of(tensor_map: TensorMap) -> TilePlan:
 
 @lru_cache(maxsize=1024)
 def _alignment_and_fault(plan: TilePlan, target: Target) -> tuple[int, tuple[str, str] | None]:
-    """Return the alignment of addresses in bytes, and the map's fault as (rule, found), or None.
+    """Return the alignment of addresses in bytes, and the map's fault: (rule, found), or None.
 
     The caller checks the address, so maps that differ only in their address share a cached result.
     """
@@ -419,7 +419,7 @@ def _check_inner(plan: TilePlan, coords: IntArray) -> None:
 
 
 def _check_start(args: EncodeArguments, coords: IntArray) -> None:
-    """Refuse coordinates where no column of an im2col map can start, outside of its bounding box.
+    """Refuse coordinates outside of an im2col map's bounding box, where no column can start.
 
     A column is the sequence of pixels that one im2col copy loads.
     """

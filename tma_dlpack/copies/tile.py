@@ -301,7 +301,7 @@ def _lines_of_region(request: CopyRequest, region: Bytes) -> Bytes:
 
 
 def _tile_or_smem(request: CopyRequest, data: Any) -> tuple[Values, bool]:
-    """Return `data` as an array, and whether it is shared memory (from smem_offset on) or a tile.
+    """Return `data` as an array, and whether the array is shared memory, not a logical tile.
 
     The docstring of `store_tile` describes the two forms of `data`.
     """

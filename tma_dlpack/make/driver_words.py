@@ -98,7 +98,7 @@ def driver_replace_address(tensor_map: TensorMap, global_address: SupportsIndex)
     Parameters
     ----------
     tensor_map : TensorMap
-        Any map that has bytes, also a map of 128 zero bytes.
+        Any map that has bytes. It may be a map of 128 zero bytes.
     global_address : int
         A multiple of 16, above 0 and below 2^57. Some maps need a multiple of 32, but the driver
         does not check this [measured]; `TensorMap.with_address` does.

@@ -13,12 +13,13 @@ begins at row `offset` of the tensor and has `size` rows:
     first additional     0x7fff0000  S           offset + size
     ragged               2^30        S           2^30 - size + row
 
-The strides are in elements. For values smaller than a byte they are in bytes, because 2^30 times
-the sum of the two additional strides must be 2^64 bytes.
+The strides are in elements. For values smaller than a byte, the strides are in bytes, because 2^30
+times the sum of the two additional strides must be 2^64 bytes.
 
-The sum of coordinate x stride is (offset + row) x S plus a multiple of 2^64 bytes, so it is the
-address of row `offset + row` of the tensor. If `row` is `size` or more, the ragged coordinate is
-2^30 or more, which is out of bounds. A load then writes the fill value, and a store skips the row.
+The sum of coordinate x stride over these dimensions is (offset + row) x S plus a multiple of 2^64
+bytes, so it is the address of row `offset + row` of the tensor. If `row` is `size` or more, the
+ragged coordinate is 2^30 or more, which is out of bounds. A load then writes the fill value, and a
+store skips the row.
 
 Source: measured, 600 loads and 200 stores (H200, driver 580.159.04, 2026-11-20). Triton
 (ragged_tma.py), quack and Mojo use the same method.
@@ -49,8 +50,8 @@ def split_inner(tensor: Tensor, box_sizes: Ints, swizzle: Swizzle = "bytes128") 
 
     A row of a box is at most one swizzle span: 32, 64 or 128 bytes. If the inner dimension is
     split, one copy moves several spans of each row. The copy writes the spans to shared memory in
-    the order in which tensor cores read them: [column of spans][rows][span]. A copy whose box is
-    one span wide would write the same bytes for a column of spans.
+    the order in which tensor cores read them: [column of spans][rows][span]. Without the split,
+    each column of spans needs a copy of its own, which writes the same bytes.
 
     Parameters
     ----------
@@ -291,7 +292,7 @@ def ragged_coords(
 ) -> tuple[int, ...]:
     """Return the coordinates of a tile of one slice, in a map made with `ragged`.
 
-    A kernel must compute the same coordinates. It puts ``(2^30, offset + size)`` before the tile's
+    A kernel must compute the same coordinates: it puts ``(2^30, offset + size)`` before the tile's
     coordinates within the slice, and replaces the coordinate ``row`` along the ragged dimension by
     ``2^30 - size + row``.
 
@@ -310,8 +311,8 @@ def ragged_coords(
     Returns
     -------
     tuple of int
-        The coordinates, row-major. They have two entries more than `coords`, or three if the map is
-        split too, because a split map has two entries for the last dimension.
+        The coordinates, row-major. The tuple has two entries more than `coords`, or three more if
+        the map is split too, because a split map has two coordinates for the last dimension.
 
     Raises
     ------

@@ -57,7 +57,8 @@ class Field:
     signed : bool
         Whether the bits are a two's complement number.
     kind : {"tiled", "im2col"} or None
-        The kind of map that has the field; "im2col" includes im2col-wide. None if both have it.
+        The kind of map that has the field; "im2col" includes im2col-wide. None if both kinds have
+        it.
     rank : int or None
         The only rank whose maps have the field. None if maps of every rank above `index` have it.
     ptx : str or None

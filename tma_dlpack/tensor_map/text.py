@@ -407,7 +407,8 @@ def numba_type() -> Any:
     Raises
     ------
     AttributeError
-        If numba-cuda-mlir is not imported. Numba reports such an argument as one of unknown type.
+        If numba-cuda-mlir is not imported. Numba then reports that the type of the argument is
+        unknown.
     TmaUnsupportedError
         If the installed numba-cuda-mlir compiles the parameter as a pointer. The kernel would use
         the first 8 bytes of the map as the map's address.
