@@ -388,8 +388,9 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
     If the search fails, return None and the remaining faults. The list is empty if an earlier step
     has broken other rules.
 
-    The search does not change the argument `without`. It makes the tile smaller only if a fix of
-    the first request does, or if a fault of the first request is about the tile.
+    The search does not change the argument `without`. The search makes the tile smaller only if a
+    fix of the first request makes the tile smaller, or if a fault of the first request is about the
+    tile.
     """
     start, change, is_in_order = request, Change(), True
 

@@ -560,7 +560,7 @@ def _violation(
 
 
 def _text(request: Request, answer: Answer) -> str:
-    """Return the text of an answer. If the tile gets smaller, the text states its size."""
+    """Return the text of an answer. If the tile gets smaller, the text states the new size."""
     candidate = answer.candidate
     if (
         TILE_ARGUMENTS.isdisjoint(candidate.change)

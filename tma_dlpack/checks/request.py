@@ -102,11 +102,12 @@ class Request:
         Values that `Report.fixed` tries for unreadable arguments, by the argument's name.
     unread : frozenset of str
         The arguments whose values are not known, because a printed call does not show them. An
-        entry, such as ``"box_dim[0]"``, may also be unknown. Rules that read them are skipped.
+        entry, such as ``"box_dim[0]"``, may also be unknown. Rules that read an unknown value are
+        skipped.
     keeps_tensor : bool
         Whether fixes must keep the tensor, which means that they change only arguments.
     call : JudgedCall or None
-        The call as C has read and judged it, or None. Its tensor is of the type `producer`.
+        The call as C has read and judged it, or None. `producer` is the type of the tensor.
     """
 
     target_is_assumed: bool = False

@@ -55,7 +55,8 @@ class Reads:
     size : int
         Number of bytes that a thread reads.
     threads : int
-        Number of threads. Read number i belongs to the thread with the number i modulo `threads`.
+        Number of threads. The read with the number i belongs to the thread with the number i modulo
+        `threads`.
     name, words : str
         Short and long description of the access.
     """

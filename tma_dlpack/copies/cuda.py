@@ -52,9 +52,9 @@ class CudaBackend(Backend):
     """Backend that copies tiles of CUDA and managed tensors with the Tensor Memory Accelerator.
 
     If `memory` is None, a copy may access the storage of the map's tensor. For a map of a bare
-    address, it may access the CUDA allocation that contains the address. Otherwise `memory` must be
-    a one-dimensional uint8 CUDA tensor that contains the map's addresses, and a copy may access
-    only this tensor. The backend refuses a copy that would access any other byte. If several
+    address, a copy may access the CUDA allocation that contains the address. Otherwise `memory`
+    must be a one-dimensional uint8 CUDA tensor that contains the map's addresses, and a copy may
+    access only this tensor. The backend refuses a copy that would access any other byte. If several
     elements of a reduction have the same address, the reduction applies all of them.
 
     The backend needs the extra ``cuda`` (NVRTC) and a GPU of compute capability 9.0 or later. It
@@ -168,7 +168,8 @@ def _load_part(
     coords = np.zeros((tiles, 5), np.int32)
     coords[:, : args.rank] = request.coords[which]
     status = np.full(tiles + 1, NOT_RUN, np.uint32)
-    # The last word of `status` is 0 until a tile fails. Blocks that start later return at once.
+    # The last word of `status` is 0 until a tile fails. Blocks that start after a failure return at
+    # once.
     status[-1] = 0
     # The scratch memory contains, in this order: `smem`, `written`, `coords`, `status`.
     with launch.scratch(2 * smem.nbytes + coords.nbytes + status.nbytes) as room:

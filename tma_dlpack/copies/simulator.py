@@ -6,7 +6,8 @@ strides and inner coordinates are multiples of 16 bytes, so each line is one ite
 box in bounds are a regular grid of items, called a lattice.
 
 `RawCopy` is a copy for the simulator of kernels. As in a kernel, its coordinates are innermost
-first, and it reads and writes bytes. It is checked when the kernel issues it, and executed later.
+first, and it reads and writes bytes. The simulator checks a `RawCopy` when the kernel issues it,
+and executes it later.
 
 Source: on every recorded copy, the result is equal to an H200's (driver 580.159.04, 2026-11-20);
 see tests/golden. Packed types, atom swizzles, im2col-wide, gather4 and scatter4 are documented, not

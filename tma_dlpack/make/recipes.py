@@ -4,9 +4,9 @@ A map made with `split_inner` can copy a tile that is wider than the swizzle spa
 
 A map made with `ragged` serves slices of any length along one dimension, such as the rows of an
 expert or of a sequence. An ordinary map has the bounds of the tensor, not of a slice. A ragged map
-has two additional dimensions. It works because the engine's addresses wrap at 2^64. S is the stride
-of the ragged dimension. The last column has the coordinates of row `row` of a slice. The slice
-begins at row `offset` of the tensor and has `size` rows:
+has two additional dimensions. This works because the engine's addresses wrap at 2^64. In the table,
+S is the stride of the ragged dimension, and the last column has the coordinates of row `row` of a
+slice. The slice begins at row `offset` of the tensor and has `size` rows:
 
     dimension            extent      stride      coordinate
     second additional    0x7fff0000  2^34 - S    2^30

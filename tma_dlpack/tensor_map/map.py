@@ -257,8 +257,8 @@ class TensorMap(MapAttributes, Drawn):
         ----------
         tensor_or_int : tensor or int
             A tensor with the shape, strides, data type and device of the map's tensor, or an
-            address on the map's device. The new map keeps a tensor alive. If you pass an address,
-            you must keep its memory alive.
+            address on the map's device. The new map keeps the new tensor alive. If you pass an
+            address, you must keep its memory alive.
 
         Returns
         -------

@@ -302,7 +302,10 @@ replace_tensor_map(const __grid_constant__ CUtensorMap template_map, CUtensorMap
 
 
 def replace_kernel(replacements: Iterable[Replacement], arch: str) -> str:
-    """Return the CUDA C++ source of a kernel that makes the changes; `arch` is a GPU name."""
+    """Return the source of a CUDA C++ kernel that makes the changes.
+
+    `arch` is the name of the target, such as sm_90.
+    """
     values, changes = [], []
     for r in replacements:
         kind = "std::uint64_t" if r.is_64_bit else "std::uint32_t"
