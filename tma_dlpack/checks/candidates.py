@@ -127,7 +127,7 @@ def box_entries(
 
     The values are the limits, and the multiples of 16 bytes just below and above the old value.
     """
-    # Entry 0 must be a multiple of `unit` elements: 16 bytes, or one span if it is split.
+    # Entry 0 must be a multiple of `unit` elements: 16 bytes, or one span with split_inner=True.
     c, most, unit = r.facts, MAX_BOX, 1
     old = c.box_dim[i] if r.kind == "tiled" else c.channels
     if i == 0:
@@ -141,7 +141,7 @@ def box_entries(
         limits.append(r.span_elements)
     ends = [limit // unit * unit for limit in limits]
     around = [] if abs(old) > most else [old // unit * unit, -(-old // unit) * unit]
-    # A driver whose rules were not measured may accept a single element, so also try 1 then.
+    # A driver whose rules were not measured may accept a single element, so also try 1 for it.
     in_units = r.target.has_model or (r.kind == "tiled" and not c.interleave)
     for n in _nearest_first(old, (*ends, *around, unit if in_units else 1)):
         if 1 <= n <= most:
@@ -260,7 +260,7 @@ def _pass_type(r: Request, data_type: TensorMapDataType | None, change: Change) 
 
 
 def with_options(change: Change) -> str:
-    """Return words that name the arguments to pass besides a fix, or ""."""
+    """Return words that name the arguments to pass in addition to a fix, or ""."""
     named = [f"{name}={value}" for name, value in change.items()]
     return f" with {' and '.join(named)}" if named else ""
 
@@ -532,7 +532,7 @@ def stepped(r: Request, i: int) -> Iterator[Candidate]:
 
 @of_own_tensor
 def one_at_a_time(r: Request, i: int) -> Iterator[Candidate]:
-    """Yield a slice of one index along dimension i (0 is the innermost); the rank stays."""
+    """Yield a slice of one index along dimension i (0 is the innermost), with the same rank."""
     d = r.rank - 1 - i
     change = with_box_entry(r, i, 1) if r.kind == "tiled" else {}
 
@@ -597,8 +597,8 @@ def _copied(
 ) -> OtherTensor:
     """Return the description of a copy of the tensor.
 
-    Its address has the framework's alignment unless `address` is passed. Its strides are
-    row-major for the shape `rows`, or for `shape` if `rows` is omitted.
+    The copy's address has the framework's alignment unless `address` is passed. The copy's strides
+    are row-major for the shape `rows`, or for `shape` if `rows` is omitted.
     """
     address = address or _FRESH + (NUMPY_ALIGNS if words_of(r.tensor).aligned_copy else 0)
     return _seen(r, shape, row_major_strides(rows or shape), address=address)

@@ -2,9 +2,9 @@
 
 A `Fault` is a rule that a request breaks. The row of the rule has candidate fixes
 (`candidates.py`). The search applies each candidate to the request and judges the result. It
-proposes the candidate if the changed request is accepted, or breaks only rules that the report
-names already. If a candidate needs a second step, the text of the fix names both steps.
-`Report.fixed` combines fixes that change only arguments.
+proposes the candidate if the changed request is accepted, or if the changed request breaks only
+rules that the report already names. If a candidate needs a second step, the text of the fix names
+both steps. `Report.fixed` combines fixes that change only arguments.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Answer(NamedTuple):
 
 
 def answers(request: Request, fault: Fault, known: Set[Key]) -> list[Answer]:
-    """Return the fixes of a fault that leave no faults except `known` ones.
+    """Return the fixes of a fault that leave only `known` faults.
 
     The first fix is the best fix. Another fix is dropped if it leaves a rule broken that the first
     fix repairs. If every fix leaves new faults, the first fix gets further steps that repair the
@@ -335,8 +335,8 @@ def _permuted_change(
 ) -> Change | None:
     """Return arguments that describe the tensor and the box with the dimensions in another order.
 
-    Return None if the box must also get another size. The user may have meant the box for the
-    order of the call.
+    Return None if the box must also get another size, because the user may have meant the box for
+    the order of the call.
     """
     if not given.keys() >= {"shape", "strides"} or not request.is_own_layout or not request.rank:
         return None

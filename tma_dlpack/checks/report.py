@@ -153,9 +153,9 @@ class Report(Drawn):
 
         Only arguments that the violations concern change, and they change as little as the rules
         allow. No argument gets another meaning, so the result is None if a word may mean two
-        values. Some calls cannot satisfy libcu++'s rules but can satisfy the driver's rules. An
-        example is a box larger than the tensor if no smaller box is valid. For such a call, the
-        result has `allow=` with the rules to switch off, or ``rules="driver"``.
+        values. Some calls cannot satisfy libcu++'s rules but can satisfy the driver's rules. For
+        example, the box is larger than the tensor, and no smaller box is valid. For such a call,
+        the result has `allow=` with the rules to switch off, or ``rules="driver"``.
 
         Returns
         -------
@@ -287,7 +287,7 @@ def violations_in_c(read: CallInC) -> tuple[Violation, ...]:
 
 
 def _own(request: Request) -> tuple[TensorView, int]:
-    """Return the tensor's own view and address, before `shape=`, `strides=` and `offset=`."""
+    """Return the tensor's own view and address, without `shape=`, `strides=` and `offset=`."""
     view = request.tensor
     return view.own or view, request.address - view.offset_bytes
 
@@ -295,7 +295,7 @@ def _own(request: Request) -> tuple[TensorView, int]:
 class AcceptedCall:
     """A function that returns the request of an accepted call that C has read.
 
-    `call` is the request, or the map that the call made, without its tensor and bytes.
+    `call` is the request, or the map that the call made. The map has no tensor and no bytes.
     """
 
     __slots__ = ("call",)

@@ -369,7 +369,7 @@ class Request:
     def span_values_of(self, swizzle: TmaSwizzle) -> int:
         """Return the number of elements in one span of a swizzle.
 
-        Without swizzle, return the elements of a row of a core matrix, which has 16 bytes.
+        Without a swizzle, return the number of elements in 16 bytes, a row of a core matrix.
         """
         return (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) * 8 // self.type_row.element_bits
 
@@ -521,10 +521,9 @@ def _whole(number: Fraction) -> Number:
 
 
 def split(a: EncodeArguments, span: int) -> EncodeArguments:
-    """Return arguments that split the innermost dimension into columns of `span` elements.
-
-    The number of columns becomes the outermost extent. In row-major order, the shape (.., M, K)
-    becomes (K / span, .., M, span).
+    """Return arguments that split the innermost dimension into spans of `span` elements. The number
+    of spans becomes the outermost extent. In row-major order, the shape (.., M, K) becomes (K /
+    span, .., M, span).
     """
     return a._replace(
         global_dim=(span, *a.global_dim[1:], a.global_dim[0] // span),

@@ -68,7 +68,7 @@ element_strides, interleave, swizzle, l2_promotion, oob_fill
     Raises
     ------
     TmaPreconditionError
-        For sm_90, if the driver refuses the call, and only then [measured, H200, driver 580.159.04,
+        For sm_90, if and only if the driver refuses the call [measured, H200, driver 580.159.04,
         2026-11-20]. For other targets, if the driver API documentation forbids the call.
     TmaDriverError
         If the driver was called and refused the call. The message shows each argument.

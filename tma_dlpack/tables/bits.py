@@ -408,7 +408,7 @@ def _check_stray_bits(data: bytes, kind: MapKind, derived: bool) -> None:
 
 @cache
 def known_bits(kind: MapKind, *, derived: bool = False) -> int:
-    """Return a number in which all bits are set that maps of this kind use, at any rank."""
+    """Return a mask of the bits that maps of this kind use, at any rank."""
     word = 0
     for field in DERIVED_FIELDS if derived else FIELDS:
         if field.kind in (None, kind):
