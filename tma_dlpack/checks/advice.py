@@ -95,8 +95,7 @@ def _dense(r: Request) -> bool:
 
 
 def spanned_bytes(arguments: EncodeArguments) -> int:
-    """Return how many bytes a map spans, from the start of its first element to the end of its
-    last."""
+    """Return the number of bytes from a map's first element to the end of its last element."""
     outer = zip(arguments.global_dim[1:], arguments.global_strides, strict=True)
     return arguments.row_bytes + sum((int(n) - 1) * int(s) for n, s in outer)
 

@@ -354,8 +354,7 @@ class Reader:
         return member
 
     def enums(self, names: Iterable[str]) -> dict[str, Any]:
-        """Read the enums of every kind of map. The member with value 0 replaces an unreadable
-        enum."""
+        """Read the enums of every kind of map; an unreadable enum becomes the member of value 0."""
         rows = zip(OPTION_NAMES.values(), names, _DEFAULTS, strict=True)
         return {field: self.member(name, type(usual), usual) for field, name, usual in rows}
 

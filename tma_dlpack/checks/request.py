@@ -521,9 +521,10 @@ def _whole(number: Fraction) -> Number:
 
 
 def split(a: EncodeArguments, span: int) -> EncodeArguments:
-    """Return arguments that split the innermost dimension into spans of `span` elements. The number
-    of spans becomes the outermost extent. In row-major order, the shape (.., M, K) becomes (K /
-    span, .., M, span).
+    """Return arguments that split the innermost dimension into spans of `span` elements.
+
+    The number of spans becomes the outermost extent. In row-major order, the shape (.., M, K)
+    becomes (K / span, .., M, span).
     """
     return a._replace(
         global_dim=(span, *a.global_dim[1:], a.global_dim[0] // span),

@@ -50,7 +50,7 @@ class Extent:
     what: str
 
     def require(self, begins: IntArray, size_bytes: int, overrun: int = 0) -> None:
-        """Refuse the copy unless the `size_bytes` bytes from each of `begins` are in this memory.
+        """Refuse the copy unless all ranges of `size_bytes` bytes at `begins` are in this memory.
 
         `begins` are offsets in bytes from the map's address, modulo 2^64. The last `overrun` bytes
         of a range contain no elements; a store writes them because it writes whole 16-byte chunks.
@@ -327,7 +327,7 @@ def check_reads(request: CopyRequest, extent: Extent) -> None:
 def check_writes(request: CopyRequest, extent: Extent) -> None:
     """Refuse a store that would write bytes outside of the extent.
 
-    These bytes include the rest of the last 16-byte chunk of each row.
+    The written bytes include the rest of the last 16-byte chunk of each row.
     """
     if not _is_inside_as_a_whole(request.plan.arguments, extent, CHUNK_BYTES):
         for _ in written_windows(request, extent):

@@ -137,7 +137,7 @@ def differences(description: Description, view: TensorView) -> list[Violation]:
     from tma_dlpack.checks.request import driver_layout
 
     old, arguments = description.view, description.arguments
-    # `own` is the map's tensor; `view` may describe it by shape=, strides= and offset=
+    # `old.own` is the view of the tensor itself, without shape=, strides= and offset=
     if old is not None and old.own is not None:
         old = old.own
     if old is not None:

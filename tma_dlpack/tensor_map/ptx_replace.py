@@ -1,4 +1,4 @@
-"""PTX ``tensormap.replace``: its fields and their ranges; the same change in Python or in a kernel.
+"""PTX ``tensormap.replace``: its fields and ranges, and the same change in Python or a kernel.
 
 Source: PTX ISA, tensormap.replace. The bits for sm_90 are measured on an H200 (driver 580.159.04,
 2026-11-20); the bits for sm_100 and later are derived from ptxas 13.0.

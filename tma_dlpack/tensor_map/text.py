@@ -69,7 +69,7 @@ def tile_line(tensor_map: MapAttributes) -> str:
 
 
 def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
-    """Return rows of (name in this package, row-major value, driver's name, its value).
+    """Return rows of (name in this package, row-major value, driver's name, driver's value).
 
     The driver's values are innermost first.
     """
