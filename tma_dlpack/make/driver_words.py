@@ -214,7 +214,7 @@ def driver_encode_im2col_wide(
     """Encode a wide im2col map from ``cuTensorMapEncodeIm2colWide``'s arguments.
 
     The function needs no GPU. The documentation requires compute capability 10.0 for these maps.
-    The measured driver also encodes them for sm_90, so this function does the same, and
+    The measured driver also encodes these maps for sm_90, so this function accepts sm_90 too, and
     `TensorMap.advice` has a warning.
 
     Parameters

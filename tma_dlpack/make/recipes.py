@@ -258,7 +258,7 @@ def ragged(tensor: Tensor, box_sizes: Ints, dim: SupportsIndex = 0) -> dict[str,
     Notes
     -----
     Loads, stores and reductions are measured (H200, driver 580.159.04). A copy accesses only rows
-    of its slice, for every address of the tensor.
+    of its slice, whatever the address of the tensor is.
 
     Examples
     --------
@@ -373,7 +373,7 @@ def _ragged_dim_of(tensor_map: object) -> int:
         # strides; see the table in the docstring of this module.
         shape, strides = tensor_map.shape, reverse(tensor_map.global_strides)
         wrap = ragged_wrap_bytes(tensor_map.arguments.type_row.element_bits)
-        # both additional dimensions have their extent, and the ragged dimension has its stride
+        # the extents and strides of all three dimensions must be those of the table
         is_extended = shape[:2] == (RAGGED_EXTRA_EXTENT,) * 2 and not tensor_map.interleave
         for d in range(EXTRA_DIMENSIONS, tensor_map.rank - 1) if is_extended else ():
             wraps = strides[0] + strides[1] == wrap and strides[d] == strides[1]
