@@ -469,8 +469,8 @@ def merged(r: Request, rank: int) -> Iterator[Candidate]:
 def _merged_box(box: Sequence[int], shape: Sequence[int], first: int, last: int) -> int:
     """Return the entry of the box for the merged dimensions `first` to `last`.
 
-    The result is the product of their entries, from the innermost dimension outwards. The last
-    factor is the first entry that is smaller than its dimension.
+    The result is the product of their entries, from the innermost dimension outwards, up to the
+    first entry that is smaller than its dimension.
     """
     size = box[last]
     for d in range(last - 1, first - 1, -1):

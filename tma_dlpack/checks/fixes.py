@@ -373,8 +373,8 @@ def _reordered(request: Request, candidate: Candidate) -> OtherTensor | None:
 def _may_be_lifted(request: Request, stuck: list[Fault]) -> bool:
     """Return whether a search with the driver's rules may succeed.
 
-    The search may succeed if the driver has none of the rules in `stuck`, and if the call breaks no
-    rule about a missing feature that only libcu++ checks.
+    The search may succeed if the driver has none of the rules in `stuck`, and if every broken rule
+    about a missing feature is a rule of the driver too.
     """
     by_driver = request.set_of("driver")
     return not any(by_driver in f.rule.sets for f in stuck) and not any(

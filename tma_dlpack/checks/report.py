@@ -353,7 +353,7 @@ def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Re
 def accepted(given: dict[str, Any], call: Any) -> Report:
     """Return the report on a call that C accepted.
 
-    `call` is the map of the call, without its tensor and bytes.
+    `call` is the map that the call made. The map has no tensor and no bytes.
     """
     return Report._judged(given, AcceptedCall(call))
 

@@ -250,7 +250,7 @@ def _add_float32_ftz(old: Values, new: Values) -> Values:
 
 
 def _add_float64(old: Values, new: Values) -> Values:
-    """Add float64; if one operand is NaN, the result has the bits of this operand.
+    """Add float64; if one operand is NaN, the result is this operand, bit for bit.
 
     If both operands are NaN, the result is `new`. The result of inf - inf is a negative NaN.
     """

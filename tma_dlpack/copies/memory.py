@@ -233,7 +233,7 @@ def _storage_of(view: TensorView, what: str) -> Storage:
 
 
 def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
-    """Return the first address of a range that is not readable, or not writeable if `write`.
+    """Return the first address in a range that cannot be read, or, if `write`, cannot be written.
 
     Return None if the range has no such address, or if /proc/self/maps is missing. The function
     does not detect that another thread unmaps the memory during or after the call, or that a mapped

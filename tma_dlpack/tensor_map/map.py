@@ -438,8 +438,7 @@ class TensorMap(MapAttributes, Drawn):
 
     @opaque
     def cpp(self) -> str:
-        """Return complete C++ code that makes the same map for a tensor at an address of your
-        choice.
+        """Return C++ code that makes the same map for a tensor at an address of your choice.
 
         If ``cuda::make_tma_descriptor`` makes the same map, the code calls this function (CCCL 3.2
         or later, with DLPack's header). Otherwise the code calls the driver's function, without
