@@ -81,7 +81,7 @@ def _run_tiled(
     box_sizes: Any,
     elem_strides: Any = None,
     interleave_layout: str = "none",
-    swizzle: str | None = None,  # None means omitted, which split_inner= refuses
+    swizzle: str | None = None,  # None means omitted; split_inner= requires a swizzle
     *arguments: Any,
     allow: Sequence[str] | None = None,  # a schema cannot have a default for a list of str
     **options: Any,

@@ -44,7 +44,7 @@ A new rule takes three steps:
 Both judges, the reports, `fixed()` and `tma.rules()` then have the rule. `allow=` accepts the id
 of the rule if only libcu++ has the rule.
 
-A new advice takes a row in `advice.py`, and two calls in tests/checks/test_advice.py.
+New advice needs a row in `advice.py`, and two calls in tests/checks/test_advice.py.
 """
 
 from __future__ import annotations

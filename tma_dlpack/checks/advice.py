@@ -95,7 +95,7 @@ def _dense(r: Request) -> bool:
 
 
 def spanned_bytes(arguments: EncodeArguments) -> int:
-    """Return how many bytes a map spans, from the start of its first element to its end."""
+    """Return the number of bytes from a map's first element to the end of its last element."""
     outer = zip(arguments.global_dim[1:], arguments.global_strides, strict=True)
     return arguments.row_bytes + sum((int(n) - 1) * int(s) for n, s in outer)
 
@@ -121,9 +121,9 @@ def _beyond_found(r: Request) -> str:
 def _meant_strides(r: Request) -> tuple[int, ...] | None:
     """Return the strides that the user may have meant, in elements, or None.
 
-    The function assumes that the user passed bytes under two conditions. As elements, the values of
-    `strides=` lead out of the tensor's memory. As bytes, the values are the tensor's own strides or
-    row-major strides.
+    The function assumes that the user passed strides in bytes if two conditions hold. As elements,
+    the values of `strides=` lead out of the tensor's memory. As bytes, the values are the tensor's
+    own strides or row-major strides.
     """
     if r.view is None or r.view.own is None or not any(_beyond_bytes(r)):
         return None

@@ -244,7 +244,7 @@ def _read_target(
 
 
 def named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
-    """Return the target that `target=` names, or the default target and the violations."""
+    """Return the target that `target=` names and (), or the default target and the violations."""
     try:
         return Target.of(target), ()  # type: ignore[arg-type]
     except TmaPreconditionError as error:
@@ -332,7 +332,7 @@ class Reader:
     def refuse(
         self, argument: str, found: str, must: str, fix: str, proposal: object = None
     ) -> None:
-        """Add the violation of an unreadable argument, and its `proposal` unless that is None."""
+        """Add the violation of an unreadable argument, and the `proposal` unless it is None."""
         if proposal is not None:
             self.proposals[argument] = proposal
         self.unreadable.append(argument_violation(argument, f"{argument} {found}", must, fix))
@@ -340,7 +340,7 @@ class Reader:
     def member(
         self, argument: str, enum: type[AnyEnum], default: AnyEnum | None = None
     ) -> AnyEnum | None:
-        """Read an argument that is a member of `enum`, the name of a member or its value.
+        """Read an argument that is a member of `enum`, a member's name or a member's value.
 
         Return `default` if the argument is none of them.
         """
@@ -354,7 +354,7 @@ class Reader:
         return member
 
     def enums(self, names: Iterable[str]) -> dict[str, Any]:
-        """Read the enums of every kind of map. An unreadable enum gets its member of value 0."""
+        """Read the enums of every kind of map; an unreadable enum becomes the member of value 0."""
         rows = zip(OPTION_NAMES.values(), names, _DEFAULTS, strict=True)
         return {field: self.member(name, type(usual), usual) for field, name, usual in rows}
 

@@ -127,20 +127,21 @@ def box_entries(
 
     The values are the limits, and the multiples of 16 bytes just below and above the old value.
     """
-    # Entry 0 must be a multiple of `unit` elements: 16 bytes, or one span if it is split.
+    # Entry 0 must be a multiple of `unit` elements: 16 bytes, or one span with split_inner=True.
     c, most, unit = r.facts, MAX_BOX, 1
     old = c.box_dim[i] if r.kind == "tiled" else c.channels
     if i == 0:
         unit = c.span_values if c.is_split else r.inner_unit
         most *= c.span_values if c.is_split else 1
     extent = c.global_dim[i] if i < r.rank else most
-    # The values are each limit rounded down to a unit, and the units next to the old value.
+    # The values are each limit, rounded down to a multiple of `unit`, and the multiples of `unit`
+    # next to the old value.
     limits = [most, min(extent, most), c.packed_unit]
     if i == 0 and c.span_bits:
         limits.append(r.span_elements)
     ends = [limit // unit * unit for limit in limits]
     around = [] if abs(old) > most else [old // unit * unit, -(-old // unit) * unit]
-    # A driver whose rules were not measured may accept a single element, so also try 1 then.
+    # A driver whose rules were not measured may accept a single element, so also try 1 for it.
     in_units = r.target.has_model or (r.kind == "tiled" and not c.interleave)
     for n in _nearest_first(old, (*ends, *around, unit if in_units else 1)):
         if 1 <= n <= most:
@@ -259,7 +260,7 @@ def _pass_type(r: Request, data_type: TensorMapDataType | None, change: Change) 
 
 
 def with_options(change: Change) -> str:
-    """Return words that name the arguments to pass besides a fix, or ""."""
+    """Return words that name the arguments to pass in addition to a fix, or ""."""
     named = [f"{name}={value}" for name, value in change.items()]
     return f" with {' and '.join(named)}" if named else ""
 
@@ -336,7 +337,8 @@ _FRESH = 1 << 20  # the assumed address of an aligned copy
 def is_own(r: Request) -> bool:
     """Return whether a fix may pass another tensor.
 
-    It may if the call is a `make_*` call with the tensor's own layout, and `keeps_tensor` is False.
+    A fix may do this if the call is a `make_*` call with the tensor's own layout, and if
+    `keeps_tensor` is False.
     """
     return not r.is_driver_call and r.is_own_layout and not r.keeps_tensor
 
@@ -467,8 +469,8 @@ def merged(r: Request, rank: int) -> Iterator[Candidate]:
 def _merged_box(box: Sequence[int], shape: Sequence[int], first: int, last: int) -> int:
     """Return the entry of the box for the merged dimensions `first` to `last`.
 
-    The result is the product of their entries, from the innermost dimension outwards. It ends with
-    the first entry that does not take its whole dimension.
+    The result is the product of their entries, from the innermost dimension outwards, up to the
+    first entry that is smaller than its dimension.
     """
     size = box[last]
     for d in range(last - 1, first - 1, -1):
@@ -530,7 +532,7 @@ def stepped(r: Request, i: int) -> Iterator[Candidate]:
 
 @of_own_tensor
 def one_at_a_time(r: Request, i: int) -> Iterator[Candidate]:
-    """Yield a slice of one index along dimension i (0 is the innermost); the rank stays."""
+    """Yield a slice of one index along dimension i (0 is the innermost), with the same rank."""
     d = r.rank - 1 - i
     change = with_box_entry(r, i, 1) if r.kind == "tiled" else {}
 
@@ -595,8 +597,8 @@ def _copied(
 ) -> OtherTensor:
     """Return the description of a copy of the tensor.
 
-    Its address has the framework's alignment unless `address` is passed. Its strides are
-    row-major for the shape `rows`, or for `shape` if `rows` is omitted.
+    The copy's address has the framework's alignment unless `address` is passed. The copy's strides
+    are row-major for the shape `rows`, or for `shape` if `rows` is omitted.
     """
     address = address or _FRESH + (NUMPY_ALIGNS if words_of(r.tensor).aligned_copy else 0)
     return _seen(r, shape, row_major_strides(rows or shape), address=address)

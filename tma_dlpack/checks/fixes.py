@@ -2,9 +2,9 @@
 
 A `Fault` is a rule that a request breaks. The row of the rule has candidate fixes
 (`candidates.py`). The search applies each candidate to the request and judges the result. It
-proposes the candidate if the changed request is accepted, or breaks only rules that the report
-names already. If a candidate needs a second step, the text of the fix names both steps.
-`Report.fixed` combines fixes that change only arguments.
+proposes the candidate if the changed request is accepted, or if the changed request breaks only
+rules that the report already names. If a candidate needs a second step, the text of the fix names
+both steps. `Report.fixed` combines fixes that change only arguments.
 """
 
 from __future__ import annotations
@@ -175,15 +175,16 @@ class Answer(NamedTuple):
 
 
 def answers(request: Request, fault: Fault, known: Set[Key]) -> list[Answer]:
-    """Return the fixes of a fault that leave no faults except `known` ones.
+    """Return the fixes of a fault that leave only `known` faults.
 
-    The first fix is the best fix. Another fix is dropped if a rule stays broken that the first fix
-    repairs. If every fix leaves new faults, the first fix gets further steps that fix these.
+    The first fix is the best fix. Another fix is dropped if it leaves a rule broken that the first
+    fix repairs. If every fix leaves new faults, the first fix gets further steps that repair the
+    new faults.
     """
     steps = list(_steps(request, fault, known))
     found = [answer for answer in steps if answer.is_enough]
     if found:
-        # Keep a fix only if `found[0]` also leaves every rule broken that this fix leaves broken.
+        # Drop a fix if it leaves a rule broken that `found[0]` repairs.
         least = {f.rule.id for f in found[0].left}
         return [a for a in found if not a.left or {f.rule.id for f in a.left} <= least]
     return [_continued(answer, set(known) - {fault.key}) for answer in steps[:1]]
@@ -203,8 +204,8 @@ def _first(request: Request, fault: Fault, tries: Candidates, known: Set[Key]) -
     """Return the result of the best candidate in `tries`, or None if no candidate fixes the fault.
 
     The best candidate breaks no new rule and leaves no fault at the entry of `fault` (with another
-    tensor: no fault about the tensor). The second best candidate breaks no new rule. If there is
-    neither, the first candidate that fixes the fault is the best.
+    tensor: no fault about the tensor). The second best candidate breaks no new rule. If no
+    candidate is of these two kinds, the best is the first candidate that fixes the fault.
     """
     enough = some = None
     for candidate in tries:
@@ -247,7 +248,8 @@ def is_same_entry(one: Fault, other: Fault) -> bool:
 def _continued(answer: Answer, known: Set[Key]) -> Answer:
     """Return a fix with further steps, which repair the rules that the fix newly breaks.
 
-    If `MAX_STEPS` steps are not enough, return the fix alone. Its text then names these rules.
+    If `MAX_STEPS` steps are not enough, return the fix alone. The text of this fix names the newly
+    broken rules.
     """
     first = answer
     taken, change, view = [first.candidate], dict(first.candidate.change), first.candidate.view
@@ -333,8 +335,8 @@ def _permuted_change(
 ) -> Change | None:
     """Return arguments that describe the tensor and the box with the dimensions in another order.
 
-    Return None if the box must also get another size. The user may have meant the box for the
-    order of the call.
+    Return None if the box must also get another size, because the user may have meant the box for
+    the order of the call.
     """
     if not given.keys() >= {"shape", "strides"} or not request.is_own_layout or not request.rank:
         return None
@@ -371,8 +373,8 @@ def _reordered(request: Request, candidate: Candidate) -> OtherTensor | None:
 def _may_be_lifted(request: Request, stuck: list[Fault]) -> bool:
     """Return whether a search with the driver's rules may succeed.
 
-    It may if the driver has none of the rules in `stuck`, and if no feature is missing that only
-    libcu++ checks.
+    The search may succeed if the driver has none of the rules in `stuck`, and if every broken rule
+    about a missing feature is a rule of the driver too.
     """
     by_driver = request.set_of("driver")
     return not any(by_driver in f.rule.sets for f in stuck) and not any(
@@ -386,8 +388,9 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
     If the search fails, return None and the remaining faults. The list is empty if an earlier step
     has broken other rules.
 
-    The search does not change the argument `without`. It makes the tile smaller only if a fix of
-    the first request does, or if a fault of the first request is about the tile.
+    The search does not change the argument `without`. The search makes the tile smaller only if a
+    fix of the first request makes the tile smaller, or if a fault of the first request is about the
+    tile.
     """
     start, change, is_in_order = request, Change(), True
 
@@ -424,9 +427,9 @@ def _kept_or_smaller(
 ) -> tuple[Answer | None, list[Fault]]:
     """Return the first answer that keeps the tile, or else the first answer.
 
-    Also return the faults without an answer. Neither result has a fault that another tensor fixes
-    in one step, if its fixes by arguments take several steps or break rules. The text of the
-    violation then proposes the other tensor.
+    Also return the faults without an answer. A fault is skipped if its fixes by arguments take
+    several steps or break rules, but another tensor fixes it in one step. The text of the violation
+    then proposes the other tensor.
     """
     known, smaller, unsolved = {f.key for f in faults}, None, []
     alone = request.with_fields(keeps_tensor=True)
@@ -460,7 +463,8 @@ def _may_shrink(request: Request, is_clear: Callable[[Answer], bool]) -> bool:
 def _needed(change: Change, given: Change, request_of: Callable[[Change], Request]) -> Change:
     """Return the part of a change that is needed for the call to be accepted.
 
-    A data type and its box are kept or dropped together, because the box counts its elements.
+    A data type and a box are kept or dropped together, because the box counts elements of the data
+    type.
     """
     units = _UNITS & change.keys() if "data_type" in change else set()
     for names in [{name} for name in change if name not in units] + [units] * bool(units):

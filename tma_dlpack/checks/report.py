@@ -153,9 +153,9 @@ class Report(Drawn):
 
         Only arguments that the violations concern change, and they change as little as the rules
         allow. No argument gets another meaning, so the result is None if a word may mean two
-        values. Some calls cannot satisfy libcu++'s rules but can satisfy the driver's rules. An
-        example is a box larger than the tensor if no smaller box is valid. For such a call, the
-        result has `allow=` with the rules to switch off, or ``rules="driver"``.
+        values. Some calls cannot satisfy libcu++'s rules but can satisfy the driver's rules. For
+        example, the box is larger than the tensor, and no smaller box is valid. For such a call,
+        the result has `allow=` with the rules to switch off, or ``rules="driver"``.
 
         Returns
         -------
@@ -287,7 +287,7 @@ def violations_in_c(read: CallInC) -> tuple[Violation, ...]:
 
 
 def _own(request: Request) -> tuple[TensorView, int]:
-    """Return the tensor's own view and address, before `shape=`, `strides=` and `offset=`."""
+    """Return the tensor's own view and address, without `shape=`, `strides=` and `offset=`."""
     view = request.tensor
     return view.own or view, request.address - view.offset_bytes
 
@@ -295,7 +295,7 @@ def _own(request: Request) -> tuple[TensorView, int]:
 class AcceptedCall:
     """A function that returns the request of an accepted call that C has read.
 
-    `call` is the request, or the map that the call made, without its tensor and bytes.
+    `call` is the request, or the map that the call made. The map has no tensor and no bytes.
     """
 
     __slots__ = ("call",)
@@ -316,7 +316,7 @@ class AcceptedCall:
 
 @dataclass(frozen=True, slots=True)
 class CallInOtherWords:
-    """A function that reads the arguments of `make_conv_descriptor` as those of an im2col map.
+    """A function that reads a call of `make_conv_descriptor` as a call of `make_im2col_descriptor`.
 
     `dropped` are the arguments of the convolution, such as kernel_size. `fixed` are the arguments
     that were computed from them, such as the corners. `of_call` reads the arguments of the map.
@@ -338,7 +338,7 @@ class CallInOtherWords:
 def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Report:
     """Return the report on a call.
 
-    `request_of` parses the arguments. The report keeps both for `Report.fixed`.
+    `request_of` parses the arguments. The report keeps `request_of` and `given` for `Report.fixed`.
     """
     given = {
         name: value if type(value) in _VALUES else reusable(value) for name, value in given.items()
@@ -353,7 +353,7 @@ def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Re
 def accepted(given: dict[str, Any], call: Any) -> Report:
     """Return the report on a call that C accepted.
 
-    `call` is the map of the call, without its tensor and bytes.
+    `call` is the map that the call made. The map has no tensor and no bytes.
     """
     return Report._judged(given, AcceptedCall(call))
 
@@ -401,9 +401,9 @@ def refusal_of(violations: tuple[Violation, ...]) -> TmaPreconditionError:
 def find_violations(request: Request, names: words.Names = words.UNNAMED) -> tuple[Violation, ...]:
     """Return the violations of a request under its set of rules, unreadable arguments first.
 
-    The other violations are in libcu++'s order, so the first of them is the one that C++ would
-    throw. A rule is skipped if one of its prerequisites failed. A violation is skipped if the fix
-    of an earlier violation removes it too. Fixes call the tensor by its name in `names`.
+    The other violations are in libcu++'s order, so the first of them is the violation for which C++
+    would throw. A rule is skipped if one of its prerequisites failed. A violation is skipped if the
+    fix of an earlier violation removes it too. Fixes call the tensor by its name in `names`.
     """
     unreadable = [replace(v, fix=words.in_words_of(v.fix, names)) for v in request.unreadable]
     return (*unreadable, *violations_of(request, names))
@@ -560,7 +560,7 @@ def _violation(
 
 
 def _text(request: Request, answer: Answer) -> str:
-    """Return the text of an answer. If the tile gets smaller, the text states its size."""
+    """Return the text of an answer. If the tile gets smaller, the text states the new size."""
     candidate = answer.candidate
     if (
         TILE_ARGUMENTS.isdisjoint(candidate.change)

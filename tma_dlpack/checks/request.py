@@ -102,11 +102,12 @@ class Request:
         Values that `Report.fixed` tries for unreadable arguments, by the argument's name.
     unread : frozenset of str
         The arguments whose values are not known, because a printed call does not show them. An
-        entry, such as ``"box_dim[0]"``, may also be unknown. Rules that read them are skipped.
+        entry, such as ``"box_dim[0]"``, may also be unknown. Rules that read an unknown value are
+        skipped.
     keeps_tensor : bool
         Whether fixes must keep the tensor, which means that they change only arguments.
     call : JudgedCall or None
-        The call as C has read and judged it, or None. Its tensor is of the type `producer`.
+        The call as C has read and judged it, or None. `producer` is the type of the tensor.
     """
 
     target_is_assumed: bool = False
@@ -134,7 +135,8 @@ class Request:
 
     @lazy
     def kind(self) -> MapKind:
-        # Only a request that C has read computes `kind`. All other requests receive it.
+        # Only a request that C has read computes `kind`. All other requests receive `kind` as an
+        # argument.
         assert self.call is not None
         return KINDS[self.call.kind]
 
@@ -367,7 +369,7 @@ class Request:
     def span_values_of(self, swizzle: TmaSwizzle) -> int:
         """Return the number of elements in one span of a swizzle.
 
-        Without swizzle, return the elements of a row of a core matrix, which has 16 bytes.
+        Without a swizzle, return the number of elements in 16 bytes, a row of a core matrix.
         """
         return (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) * 8 // self.type_row.element_bits
 
@@ -519,9 +521,9 @@ def _whole(number: Fraction) -> Number:
 
 
 def split(a: EncodeArguments, span: int) -> EncodeArguments:
-    """Return arguments that split the innermost dimension into columns of `span` elements.
+    """Return arguments that split the innermost dimension into spans of `span` elements.
 
-    The number of columns becomes the outermost extent. In row-major order, the shape (.., M, K)
+    The number of spans becomes the outermost extent. In row-major order, the shape (.., M, K)
     becomes (K / span, .., M, span).
     """
     return a._replace(
@@ -533,7 +535,7 @@ def split(a: EncodeArguments, span: int) -> EncodeArguments:
 
 
 def ragged_wrap_bytes(element_bits: int) -> int:
-    """Return the sum of the two strides of `ragged`; times 2^30 it is 0 modulo 2^64."""
+    """Return the sum of the two strides of `ragged`; 2^30 times this sum is 0 modulo 2^64."""
     return RAGGED_STRIDE_END * max(8, element_bits) // 8
 
 

@@ -230,7 +230,8 @@ STRUCT: tuple[tuple[str, int, str, str], ...] = (
 )
 
 #: `Rule.each` -> the loop over the entries: (variable, first value, the field that has the end of
-#: the range). `d` is a dimension, and `s` is a spatial dimension. Both are 0 for the innermost.
+#: the range). `d` is a dimension, and `s` is a spatial dimension. `d` and `s` are 0 for the
+#: innermost dimension.
 LOOPS: dict[str, tuple[str, int, str]] = {
     "d": ("d", 0, "dims"),
     "d > 0": ("d", 1, "dims"),

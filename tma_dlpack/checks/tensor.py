@@ -397,7 +397,7 @@ def _packed_found(r: Request) -> str:
 
 
 def _packed_candidates(r: Request) -> Iterator[Candidates]:
-    """Yield a map type or a view of whole bytes, or a target that has packed types."""
+    """Yield map types and views of whole bytes, and a target that has packed types."""
     yield chain(candidates.carriers(r), candidates.viewed(r, 8, "pass {}"))
     yield candidates.targets("sm_100", "build for sm_100 or later (target='sm_100')", is_guess=True)
 

@@ -1,8 +1,8 @@
 """Instructions that read a tile: matrix descriptors of wgmma and tcgen05, addresses of `ldmatrix`.
 
-A valid tensor map may write a layout that the reading instruction does not support. From a map,
-this package computes the descriptor or the addresses that the instruction needs. If the instruction
-cannot read the tile, the error proposes a box that works.
+The copy of a valid tensor map may write a layout that the reading instruction does not support.
+From a map, this package computes the descriptor or the addresses that the instruction needs. If the
+instruction cannot read the tile, the error proposes a box that works.
 
 `verbs.py` has the public functions. `descriptor.py` has `MatrixDescriptor`, the result of
 `matrix_descriptor`. `operand.py` describes instructions, and a tile as a matrix. `reads.py` counts

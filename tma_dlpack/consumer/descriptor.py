@@ -117,7 +117,7 @@ class MatrixDescriptor(Drawn):
 
     @property
     def start_address(self) -> int:
-        """Address of the operand's first byte in shared memory, if there were no swizzle."""
+        """Address that the operand's first byte would have in shared memory without a swizzle."""
         return self.k_starts[0]
 
     @property
@@ -163,7 +163,8 @@ class MatrixDescriptor(Drawn):
         mn_elements : int
             Number of elements along M or N to skip. For a K-major tile, this must be a multiple
             of 8. For an MN-major tile, it must be a multiple of the number of elements in a span.
-            For example, a tile of 128 rows of M needs two wgmma, with mn_elements 0 and 64.
+            For example, a tile of 128 rows of M needs two wgmma instructions, with mn_elements 0
+            and 64.
 
         Returns
         -------

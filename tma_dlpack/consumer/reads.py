@@ -26,7 +26,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 # Number of threads of a warp; number of threads of a phase in which each thread reads 16 bytes.
 WARP, PHASE = 32, 8
-# Maximum number of addresses in the argument `access`, or of threads for which it is called.
+# Maximum number of addresses in the argument `access`, or of threads if `access` is a function.
 MAX_READS = 1 << 16
 # Maximum number of phases that a picture shows.
 MAX_PHASES = 16
@@ -55,7 +55,8 @@ class Reads:
     size : int
         Number of bytes that a thread reads.
     threads : int
-        Number of threads. Read number i belongs to the thread with the number i modulo `threads`.
+        Number of threads. The read with the number i belongs to the thread with the number i modulo
+        `threads`.
     name, words : str
         Short and long description of the access.
     """
@@ -147,7 +148,7 @@ def _in_phases(places: IntArray, size: int) -> tuple[IntArray, IntArray]:
 
 
 def _thread_bytes(plan: TilePlan, given: object) -> int:
-    """Return the number of bytes that a thread reads; if `given` is None, one element."""
+    """Return the number of bytes that a thread reads; the default is the size of an element."""
     if given is None:
         return max(1, plan.arguments.type_row.element_bits // 8)
     size = integer_of(given)
@@ -270,7 +271,7 @@ def with_other_swizzles(own: EncodeArguments, tensor_map: TensorMap) -> list[Enc
     >>> [a.swizzle.name for a in with_other_swizzles(tm.arguments, tm)]
     ['bytes64', 'bytes128']
     """
-    # These imports are here, because the modules load many others and few pictures need them.
+    # These imports are here, because few pictures need them and they load many modules.
     from tma_dlpack.checks.report import find_violations
     from tma_dlpack.checks.request import driver_call
 

@@ -114,8 +114,8 @@ def _fix_type(o: Operand) -> str:
 
 
 def _is_turned(o: Operand) -> bool:
-    # A "turned" operand is MN-major, of a 32-bit type. tcgen05 reads such operands only with the
-    # swizzle bytes128_atom_32B.
+    # A "turned" operand is an MN-major operand of a 32-bit type. tcgen05 reads such operands only
+    # with the swizzle bytes128_atom_32B.
     return o.instruction.name == "tcgen05" and o.major == "MN" and o.bits == 32
 
 
@@ -150,7 +150,8 @@ def _fix_rank(o: Operand) -> str:
 
 # Without a swizzle, a span must be 16 bytes. If such a tile is K-major, it must have an even number
 # of columns of spans, because a K step has 32 bytes. With a swizzle, a row of a K-major tile must
-# be whole K steps; an MN-major tile must have one column of spans, or spans of the swizzle's size.
+# consist of whole K steps; an MN-major tile must have one column of spans, or spans of the
+# swizzle's size.
 def _width_is_read(o: Operand) -> bool:
     return (
         o.tile.row_bytes == SPAN_BYTES[o.swizzle] and (o.major == "MN" or o.tile.columns % 2 == 0)

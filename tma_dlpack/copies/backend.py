@@ -133,8 +133,8 @@ class Backend(ABC):
         """Load four rows of a matrix into one tile (tile::gather4, sm_100 and later).
 
         `column` is the coordinate of the first column, and `rows` are the coordinates of the four
-        rows. The map's box must be (1, columns). Only the simulator has this copy. Its result is
-        documented, not measured.
+        rows. The map's box must be (1, columns). Only the simulator supports this copy. Its result
+        is documented, not measured.
         """
         return self.load(gather4_request(tensor_map, column, rows, smem_offset), memory, stream)
 
@@ -152,8 +152,8 @@ class Backend(ABC):
         """Store one tile to four rows of a matrix (tile::scatter4 of sm_100, sm_103 and sm_110).
 
         `column` is the coordinate of the first column, and `rows` are the coordinates of the four
-        rows. The map's box must be (1, columns). Only the simulator has this copy. Its result is
-        documented, not measured.
+        rows. The map's box must be (1, columns). Only the simulator supports this copy. Its result
+        is documented, not measured.
         """
         request = scatter4_request(tensor_map, column, rows, smem_offset)
         self.store(request, data, "store", memory, stream)
@@ -250,7 +250,7 @@ def _add_float32_ftz(old: Values, new: Values) -> Values:
 
 
 def _add_float64(old: Values, new: Values) -> Values:
-    """Add float64; a NaN operand is the result, bit for bit.
+    """Add float64; if one operand is NaN, the result is this operand, bit for bit.
 
     If both operands are NaN, the result is `new`. The result of inf - inf is a negative NaN.
     """

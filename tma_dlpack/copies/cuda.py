@@ -32,8 +32,8 @@ THREADS = 128
 BARRIER_BYTES = 8
 #: Maximum number of bytes of device memory for the results of one launch of `load_tiles`.
 MAX_SCRATCH_BYTES = 1 << 28
-#: copies.cu has a number for each form of a copy: the rank of a tiled map, or the sum of the rank
-#: of an im2col map and this constant.
+#: copies.cu has a number for each form of a copy: for a tiled map its rank, for an im2col map its
+#: rank plus this constant.
 IM2COL_FORMS = 5
 #: The index of an operation in this tuple is its number in copies.cu.
 OPS = ("store", *OPERATIONS)
@@ -52,9 +52,9 @@ class CudaBackend(Backend):
     """Backend that copies tiles of CUDA and managed tensors with the Tensor Memory Accelerator.
 
     If `memory` is None, a copy may access the storage of the map's tensor. For a map of a bare
-    address, it may access the CUDA allocation that contains the address. Otherwise `memory` must be
-    a one-dimensional uint8 CUDA tensor that contains the map's addresses, and a copy may access
-    only this tensor. The backend refuses a copy that would access any other byte. If several
+    address, a copy may access the CUDA allocation that contains the address. Otherwise `memory`
+    must be a one-dimensional uint8 CUDA tensor that contains the map's addresses, and a copy may
+    access only this tensor. The backend refuses a copy that would access any other byte. If several
     elements of a reduction have the same address, the reduction applies all of them.
 
     The backend needs the extra ``cuda`` (NVRTC) and a GPU of compute capability 9.0 or later. It
@@ -168,7 +168,8 @@ def _load_part(
     coords = np.zeros((tiles, 5), np.int32)
     coords[:, : args.rank] = request.coords[which]
     status = np.full(tiles + 1, NOT_RUN, np.uint32)
-    # The last word of `status` is 0 until a tile fails. Blocks that start later return at once.
+    # The last word of `status` is 0 until a tile fails. Blocks that start after a failure return at
+    # once.
     status[-1] = 0
     # The scratch memory contains, in this order: `smem`, `written`, `coords`, `status`.
     with launch.scratch(2 * smem.nbytes + coords.nbytes + status.nbytes) as room:
@@ -245,7 +246,7 @@ def _first_byte(tensor_map: TensorMap, extent: Extent) -> int:
 
 
 def _owner(tensor_map: TensorMap, memory: object) -> object:
-    """Return the object with the copied memory; the copy must wait for earlier work on it."""
+    """Return the object whose memory is copied; the copy must wait for earlier work on it."""
     return tensor_map.tensor if memory is None else memory
 
 

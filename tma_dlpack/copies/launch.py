@@ -263,7 +263,7 @@ class DeviceBytes:
 
 
 def ordered_stream(tensor: Any, device_id: int, stream: object) -> int:
-    """Return the stream to copy on; its later work waits for the producer's work on the tensor.
+    """Return the stream to copy on; make it wait for the producer's work on the tensor.
 
     Parameters
     ----------

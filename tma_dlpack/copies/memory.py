@@ -50,7 +50,7 @@ class Extent:
     what: str
 
     def require(self, begins: IntArray, size_bytes: int, overrun: int = 0) -> None:
-        """Refuse the copy unless each range of `size_bytes` bytes from one of `begins` is inside.
+        """Refuse the copy unless all ranges of `size_bytes` bytes at `begins` are in this memory.
 
         `begins` are offsets in bytes from the map's address, modulo 2^64. The last `overrun` bytes
         of a range contain no elements; a store writes them because it writes whole 16-byte chunks.
@@ -233,7 +233,7 @@ def _storage_of(view: TensorView, what: str) -> Storage:
 
 
 def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
-    """Return the first address of a range that is not readable, or not writeable if `write`.
+    """Return the first address in a range that cannot be read, or, if `write`, cannot be written.
 
     Return None if the range has no such address, or if /proc/self/maps is missing. The function
     does not detect that another thread unmaps the memory during or after the call, or that a mapped
@@ -327,7 +327,7 @@ def check_reads(request: CopyRequest, extent: Extent) -> None:
 def check_writes(request: CopyRequest, extent: Extent) -> None:
     """Refuse a store that would write bytes outside of the extent.
 
-    These bytes include the rest of the last 16-byte chunk of each row.
+    The written bytes include the rest of the last 16-byte chunk of each row.
     """
     if not _is_inside_as_a_whole(request.plan.arguments, extent, CHUNK_BYTES):
         for _ in written_windows(request, extent):
@@ -335,7 +335,7 @@ def check_writes(request: CopyRequest, extent: Extent) -> None:
 
 
 def _is_inside_as_a_whole(args: EncodeArguments, extent: Extent, chunk_bytes: int) -> bool:
-    """Return whether the extent contains the whole tensor of a map, and thus every copy."""
+    """Return whether the extent contains the whole tensor of a map, so every copy is inside."""
     end = extent.origin + reach_bytes(args, chunk_bytes)
     return extent.origin >= 0 and end <= extent.size_bytes
 

@@ -1,7 +1,7 @@
 """`CopyRequest`: a checked copy. The functions of this file make the requests of all backends.
 
-They refuse every copy that would kill a kernel. A request computes the addresses of the tile's
-lines (see `geometry`), so a backend only moves bytes.
+These functions refuse every copy that would kill a kernel. A request computes the addresses of the
+tile's lines (see `geometry`), so a backend only moves bytes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Lines(NamedTuple):
     origins: IntArray
     #: Whether all outer coordinates of the line are in bounds.
     inside: BoolArray
-    #: Bytes from this point to byte 0 of the line, which is at the tile's inner coordinate.
+    #: Bytes from the point of `origins` to byte 0 of the line, which is at the tile's inner
+    #: coordinate.
     start: IntArray
     #: The bytes [first, last) of each line are in bounds along the inner dimension.
     first: IntArray
@@ -86,7 +87,7 @@ class CopyRequest:
         """The evidence for the result: ``"measured"`` or ``"documented, not measured"``."""
         args = self.plan.arguments
         measured = (
-            # The subclass is for gather4 and scatter4, which are not measured.
+            # The subclass is for gather4 and scatter4. Their results are not measured.
             type(self) is CopyRequest
             and self.tensor_map.target.has_model
             and args.kind != "im2col_wide"
@@ -279,7 +280,7 @@ def plan_of(tensor_map: TensorMap) -> TilePlan:
 
 @lru_cache(maxsize=1024)
 def _alignment_and_fault(plan: TilePlan, target: Target) -> tuple[int, tuple[str, str] | None]:
-    """Return the alignment of addresses in bytes, and the map's fault as (rule, found), or None.
+    """Return the alignment of addresses in bytes, and the map's fault: (rule, found), or None.
 
     The caller checks the address, so maps that differ only in their address share a cached result.
     """
@@ -419,7 +420,7 @@ def _check_inner(plan: TilePlan, coords: IntArray) -> None:
 
 
 def _check_start(args: EncodeArguments, coords: IntArray) -> None:
-    """Refuse coordinates where no column of an im2col map can start, outside of its bounding box.
+    """Refuse coordinates outside of an im2col map's bounding box, where no column can start.
 
     A column is the sequence of pixels that one im2col copy loads.
     """

@@ -6,7 +6,8 @@ strides and inner coordinates are multiples of 16 bytes, so each line is one ite
 box in bounds are a regular grid of items, called a lattice.
 
 `RawCopy` is a copy for the simulator of kernels. As in a kernel, its coordinates are innermost
-first, and it reads and writes bytes. It is checked when the kernel issues it, and executed later.
+first, and it reads and writes bytes. The simulator checks a `RawCopy` when the kernel issues it,
+and executes it later.
 
 Source: on every recorded copy, the result is equal to an H200's (driver 580.159.04, 2026-11-20);
 see tests/golden. Packed types, atom swizzles, im2col-wide, gather4 and scatter4 are documented, not
@@ -153,7 +154,8 @@ def _loaded_lines(request: CopyRequest, which: slice, extent: HostExtent) -> Byt
 def _read_boxes(plan: TilePlan, coords: IntArray, extent: HostExtent) -> Bytes:
     """Read one box, or several boxes that are wholly in bounds, as grids of lines.
 
-    All boxes are cut like the first box, so boxes that reach out of bounds are read one by one.
+    The bounds of the first box are applied to all boxes. So a box that reaches out of bounds must
+    be the only box.
     """
     cut = geometry.cut_box(plan, coords[0].tolist())
     if not cut.size_bytes:
@@ -185,7 +187,7 @@ def _read_lines(plan: TilePlan, lines: Lines, extent: HostExtent) -> Bytes:
 
 
 def _in_smem(plan: TilePlan, first: int, read: Bytes) -> slice:
-    """Return the slice of a line in shared memory for the bytes `read`.
+    """Return the part of a line in shared memory where the bytes `read` belong.
 
     `first` is the offset of these bytes in the line in global memory.
     """
@@ -371,8 +373,8 @@ class RawCopy:
             return None
         starts = (lines.origins + lines.start[:, None])[touched] + int(lines.first.max())
         begin = (int(starts.min()) + base) % _ADDRESS_SPACE
-        # The memory that contains the lowest accessed byte must contain all of them. `windows` and
-        # `load_smem` or `store_smem` refuse a copy that accesses a byte outside.
+        # The memory that contains the lowest accessed byte must contain all accessed bytes.
+        # `windows` and `load_smem` or `store_smem` refuse a copy that accesses a byte outside.
         found = find(begin) or find(base)
         if found is None:
             found = base, np.empty(0, np.uint8), "the memory of the kernel's arguments"

@@ -36,7 +36,7 @@ def smem_of_lines(
 ) -> Bytes:
     """Arrange lines (tiles, lines, smem_line_bytes) as shared memory (tiles, smem_bytes).
 
-    The result is `out`. If `out` is None, the result may share memory with `lines`.
+    If `out` is passed, the result is `out`. Otherwise the result may share memory with `lines`.
     """
     if lines.shape[1] * lines.shape[2] == plan.smem_bytes:
         dense = lines.reshape(len(lines), plan.smem_bytes)
@@ -107,7 +107,7 @@ def gathered(plan: TilePlan, lines: Bytes) -> Bytes:
 
 
 def values_of_lines(plan: TilePlan, lines: Bytes) -> Values:
-    """Convert lines as in shared memory to logical tiles (tiles, *tile_shape)."""
+    """Convert lines of shared memory to logical tiles (tiles, *tile_shape)."""
     row = plan.row
     dense = np.ascontiguousarray(gathered(plan, lines))
     # Each packed value of 4 or 6 bits becomes one byte. Bit 0 of a value comes first in `bits`.
@@ -120,7 +120,7 @@ def values_of_lines(plan: TilePlan, lines: Bytes) -> Values:
 
 
 def lines_of_values(plan: TilePlan, tile: Values) -> Bytes:
-    """Convert a logical tile to lines as in global memory: uint8 (1, lines, line_bytes)."""
+    """Convert a logical tile to lines of global memory: uint8 (1, lines, line_bytes)."""
     row = plan.row
     dense = np.ascontiguousarray(tile)
     if row.smem_chunk_bytes:
@@ -279,7 +279,7 @@ class Tile(Drawn):
 
 
 def lines_of_data(request: CopyRequest, data: object) -> Bytes:
-    """Convert the `data` of a store to lines as in global memory: (1, lines, line_bytes)."""
+    """Convert the `data` of a store to lines of global memory: (1, lines, line_bytes)."""
     values, is_smem = _tile_or_smem(request, data)
     return _lines_of_region(request, values) if is_smem else lines_of_values(request.plan, values)
 
@@ -301,7 +301,7 @@ def _lines_of_region(request: CopyRequest, region: Bytes) -> Bytes:
 
 
 def _tile_or_smem(request: CopyRequest, data: Any) -> tuple[Values, bool]:
-    """Return `data` as an array, and whether it is shared memory (from smem_offset on) or a tile.
+    """Return `data` as an array, and whether the array is shared memory, not a logical tile.
 
     The docstring of `store_tile` describes the two forms of `data`.
     """

@@ -223,12 +223,12 @@ def store_tile(
         As in `load_tile`, but not negative.
     data : array
         An array in host memory: either a logical tile or shared memory. A logical tile has the
-        shape of `Tile.array`, or this shape after a leading axis of length 1. It has the dtype of
-        `Tile.array` or of the tensor, such as torch.bfloat16. Shared memory is a uint8 array or
-        ``bytes`` like `Tile.smem`. Its length is smem_offset + smem_bytes, or smem_bytes if it
-        starts at smem_offset. A one-dimensional uint8 array may have both forms. It is refused if
-        the two forms would store different bytes. In this case pass ``data[None]`` for a logical
-        tile, or ``data.tobytes()`` for shared memory.
+        shape of `Tile.array`, or this shape with an additional leading axis of length 1. It has the
+        dtype of `Tile.array` or of the tensor, such as torch.bfloat16. Shared memory is a uint8
+        array or ``bytes`` like `Tile.smem`. Its length is smem_offset + smem_bytes, or smem_bytes
+        if it starts at smem_offset. A one-dimensional uint8 array may have both forms. It is
+        refused if the two forms would store different bytes. In this case pass ``data[None]`` for a
+        logical tile, or ``data.tobytes()`` for shared memory.
     backend, memory, smem_offset
         As in `load_tile`.
 
@@ -268,8 +268,8 @@ def reduce_tile(
 ) -> None:
     """Reduce one tile into global memory, as ``cp.reduce.async.bulk.tensor`` does.
 
-    Each element of the tensor becomes ``op(old, new)``, where `old` is the element and `new` is the
-    tile's element for it.
+    Each element of the tensor becomes ``op(old, new)``, where `old` is the element's value and
+    `new` is the tile's value for this element.
 
     Parameters
     ----------

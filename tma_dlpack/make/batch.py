@@ -219,7 +219,7 @@ def _as_tuple(tensors: object) -> tuple[Any, ...]:
         return tuple(tensors)
     cause = None
     try:
-        # A single tensor is iterable too, but to pass it is a mistake; see the fix below.
+        # Refuse a single tensor, although a tensor is iterable; see the fix below.
         if isinstance(tensors, Iterable) and not hasattr(tensors, "__dlpack__"):
             return tuple(tensors)
     except Exception as error:  # an iterator may raise any error

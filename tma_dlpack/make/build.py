@@ -50,7 +50,7 @@ def make(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> TensorMap:
 
 
 def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> TensorMap:
-    """Make the map of a `TensorView`; the view may have no tensor as its owner."""
+    """Make the map of a `TensorView`; the view needs no tensor as its owner."""
     request = request_of_tensor(kind, view.at(0), view.address, (), given)
     return _made(request, view.owner, view.capsule)
 
@@ -108,7 +108,7 @@ def reworded(
 
 
 def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> TensorMap:
-    """Return a copy of a map at a bare address.
+    """Return a copy of a map with the address `global_address` and without a tensor.
 
     If this machine has a GPU like the map's target, compare the bytes with the driver's.
     """

@@ -86,8 +86,8 @@ def make_conv_descriptor(
         Extents of the filter in pixels, row-major, one per spatial dimension of the tensor:
         (D, H, W), (H, W) or (W,). A single int applies to each dimension.
     padding : int or sequence
-        Number of pixels with zeros around an image. A single int applies to both sides of each
-        dimension. A sequence has one entry per dimension: an int for both sides, or a pair
+        Number of pixels of zeros on each side of an image. A single int applies to both sides of
+        each dimension. A sequence has one entry per dimension: an int for both sides, or a pair
         (before, after), as in ``((1, 2), (0, 1))``.
     stride, dilation : int or sequence of int
         Stride and dilation in pixels, one entry per spatial dimension. A single int applies to each

@@ -68,7 +68,7 @@ element_strides, interleave, swizzle, l2_promotion, oob_fill
     Raises
     ------
     TmaPreconditionError
-        For sm_90, if the driver refuses the call, and only then [measured, H200, driver 580.159.04,
+        For sm_90, if and only if the driver refuses the call [measured, H200, driver 580.159.04,
         2026-11-20]. For other targets, if the driver API documentation forbids the call.
     TmaDriverError
         If the driver was called and refused the call. The message shows each argument.
@@ -98,7 +98,7 @@ def driver_replace_address(tensor_map: TensorMap, global_address: SupportsIndex)
     Parameters
     ----------
     tensor_map : TensorMap
-        Any map that has bytes, also a map of 128 zero bytes.
+        Any map that has bytes. It may be a map of 128 zero bytes.
     global_address : int
         A multiple of 16, above 0 and below 2^57. Some maps need a multiple of 32, but the driver
         does not check this [measured]; `TensorMap.with_address` does.
@@ -214,7 +214,7 @@ def driver_encode_im2col_wide(
     """Encode a wide im2col map from ``cuTensorMapEncodeIm2colWide``'s arguments.
 
     The function needs no GPU. The documentation requires compute capability 10.0 for these maps.
-    The measured driver also encodes them for sm_90, so this function does the same, and
+    The measured driver also encodes these maps for sm_90, so this function accepts sm_90 too, and
     `TensorMap.advice` has a warning.
 
     Parameters

@@ -81,8 +81,8 @@ if TYPE_CHECKING or not COMPILED:
 else:
     from tma_dlpack.native import _core
 
-    # ABI is a checksum of the tables. C was compiled with their row numbers and structs, so C must
-    # have the same checksum.
+    # ABI is a checksum of the tables. C was compiled with the row numbers and structs of the
+    # tables, so C must have the same checksum.
     if getattr(_core, "TABLES_ABI", None) != ABI:
         raise ImportError(
             "tma_dlpack's C extension was built from other tables than tma_dlpack/checks has now: "
@@ -121,7 +121,7 @@ else:
     def quick(verb: str) -> Callable[[F], F]:
         """Return a decorator that tries `verb` in C before it calls the decorated function.
 
-        The decorated function is a C object, because a call of a Python function with 16 parameters
+        The decorator returns a C object, because a call of a Python function with 16 parameters
         takes longer than C needs to make a map.
         """
 

@@ -2,13 +2,13 @@
 
 `TensorMap.replace` and the drawings read this table too.
 
-The layout is **measured, not published**. Bytes that `encode` makes were equal to the driver's for
-every accepted call that was tried on an NVIDIA H200 (compute capability 9.0), driver 580.159.04 =
-CUDA 13.0, 2026-11-20. NVIDIA may change the layout. For other compute capabilities nothing is
-measured. The layout for sm_100 and later (`DERIVED_FIELDS`) is derived from two sources. For every
-field of ``tensormap.replace.tile``, the code that ptxas 13.0 generates for these targets writes the
-same bits as its code for sm_90a, and also writes some additional bits. NVIDIA's CuTe DSL 4.8.1
-builds the same bytes for all targets, also for im2col maps and L2 promotion.
+The layout is **measured, not published**. The bytes that `encode` makes were equal to the driver's
+bytes for every accepted call that was tried on an NVIDIA H200 (compute capability 9.0), driver
+580.159.04 = CUDA 13.0, 2026-11-20. NVIDIA may change the layout. For other compute capabilities
+nothing is measured. The layout for sm_100 and later (`DERIVED_FIELDS`) is derived from two sources.
+For every field of ``tensormap.replace.tile``, the code that ptxas 13.0 generates for these targets
+writes the same bits as its code for sm_90a, and also writes some additional bits. NVIDIA's CuTe DSL
+4.8.1 builds the same bytes for all targets, also for im2col maps and L2 promotion.
 
 Bits are counted from bit 0 of byte 0, little-endian. Bits that belong to no field are 0::
 
@@ -57,7 +57,8 @@ class Field:
     signed : bool
         Whether the bits are a two's complement number.
     kind : {"tiled", "im2col"} or None
-        The kind of map that has the field; "im2col" includes im2col-wide. None if both have it.
+        The kind of map that has the field; "im2col" includes im2col-wide. None if both kinds have
+        it.
     rank : int or None
         The only rank whose maps have the field. None if maps of every rank above `index` have it.
     ptx : str or None
@@ -73,7 +74,7 @@ class Field:
         Position of the lowest bit.
     plain_end : int
         If ``0 <= value - bias < plain_end``, the field holds ``value - bias`` as consecutive bits
-        from `bit` on. It is 0 if the field has a unit or several pieces.
+        from `bit` on. `plain_end` is 0 if `unit` is not 1 or if the field has several pieces.
     """
 
     name: str
@@ -407,7 +408,7 @@ def _check_stray_bits(data: bytes, kind: MapKind, derived: bool) -> None:
 
 @cache
 def known_bits(kind: MapKind, *, derived: bool = False) -> int:
-    """Return a number in which all bits are set that maps of this kind use, at any rank."""
+    """Return a mask of the bits that maps of this kind use, at any rank."""
     word = 0
     for field in DERIVED_FIELDS if derived else FIELDS:
         if field.kind in (None, kind):

@@ -41,7 +41,7 @@ class TmaSwizzle(IntEnum):
     The members have the names of `cuda::tma_swizzle` and the values of CUtensorMapSwizzle (cuda.h).
     A swizzle XORs bits of the shared-memory address `a`. This exchanges atoms (runs of bytes that
     stay together) within spans of 32, 64 or 128 bytes, so reads of a column use different banks. A
-    row of the box must not be wider than one span. Choose the span that is equal to the row.
+    row of the box must not be wider than one span. Choose the span that is as wide as the row.
 
     Attributes
     ----------

@@ -30,7 +30,7 @@ NEAR = 0.75  # minimum similarity (difflib): 'byte128' is similar to 'bytes128',
 
 
 def _carriers(dtype: DLDataType) -> list[TensorMapDataType]:
-    """Return the default data type of a DLPack type; all types of its size if none is default."""
+    """Return the default data type of a DLPack type, or all types of its size without a default."""
     own = data_type_of(dtype)
     return [own] if own is not None else list(overrides_of(dtype))
 

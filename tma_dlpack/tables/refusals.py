@@ -201,6 +201,6 @@ def refuse(
 ) -> NoReturn:
     """Raise the error of a row of `COPY_REFUSALS`; `found` is the first half of the message.
 
-    `fix` replaces the fix of the row. The caller passes it if it knows a value that is allowed.
+    `fix` replaces the fix of the row. A caller that knows an allowed value passes `fix`.
     """
     COPY_REFUSALS[rule].refuse(argument, found, cause, fix)

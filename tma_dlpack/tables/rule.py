@@ -1,8 +1,8 @@
 """The `Rule`: one precondition, as a row of a table.
 
 The rows about maps are in `checks`, the rows about operands in `consumer.refusals`, the rows about
-tensors in `dlpack.layout`, and all others in `tables.refusals`. A row may have functions. This file
-does not call them; the folder that has the row does.
+tensors in `dlpack.layout`, and all others in `tables.refusals`. A row may have functions. The
+package that has the row calls these functions; this file does not.
 """
 
 from __future__ import annotations

@@ -165,7 +165,7 @@ class Target:
     has_derived_layout: bool = _column()
 
     def __post_init__(self) -> None:
-        """Refuse arguments of the wrong type or range; fill the columns."""
+        """Refuse arguments of the wrong type or range; compute the features in `COLUMNS`."""
         pair = self.compute_capability
         if type(pair) is not tuple or len(pair) != 2 or not all(_is_int(n, 0, 100) for n in pair):
             raise bad_value(

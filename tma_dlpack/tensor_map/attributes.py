@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class MapKey(NamedTuple):
-    """The values of a map for which a kernel is compiled; see `TensorMap.key`.
+    """The values of a map that a compiled kernel depends on; see `TensorMap.key`.
 
     `box_sizes` and `elem_strides` are row-major.
     """
@@ -276,7 +276,8 @@ class MapAttributes(MapStorage):
 
     @property
     def _added_dimensions(self) -> tuple[bool, int | None] | None:
-        # The pair (split_inner, ragged). A map that C made has the pair without a description.
+        # The pair (split_inner, ragged). A map that C made has this pair even if it has no
+        # description yet.
         known = self._description
         return self._added if known is None else known.added
 

@@ -52,9 +52,9 @@ def replaced(known: Description, arguments: EncodeArguments, moved: bool) -> Des
     """Describe the map that `TensorMap.replace` returns; `known` describes the original map.
 
     `arguments` are the new arguments, and `moved` means that the address changed. The result has no
-    request. If a field has changed on which the coordinates of `split_inner` or of `ragged` depend,
-    the result has neither option. In a map with both options, the coordinates of each option depend
-    on the dimensions that the other option added.
+    request. If the coordinates of `split_inner` or of `ragged` depend on a changed field, the
+    result has neither option. In a map with both options, the coordinates of each option depend on
+    the dimensions that the other option added.
     """
     view, added = None if moved else known.view, known.added
     if _coordinate_base(known, known.arguments) != _coordinate_base(known, arguments):
@@ -65,14 +65,14 @@ def replaced(known: Description, arguments: EncodeArguments, moved: bool) -> Des
 def _coordinate_base(known: Description, new: EncodeArguments) -> tuple[object, ...]:
     """Return the fields that the coordinates of `split_inner` and `ragged` depend on.
 
-    Arrays in `new` are innermost first. From the outermost dimension on, a map has the two
+    Arrays in `new` are innermost first. The dimensions of a map are, outermost first: the two
     dimensions that `ragged` adds, the dimension that `split_inner` adds, and the tensor's
     dimensions.
     """
     old, (split, ragged) = known.arguments, known.added or (False, None)
     base: list[object] = []
     extra = 0 if ragged is None else 2  # number of dimensions that `ragged` adds
-    # index of the outermost dimension that `ragged` did not add; a split map counts spans in it
+    # index of the outermost dimension that `ragged` did not add; in a split map it counts spans
     outermost = old.rank - extra - 1
     if split or extra:
         base += [new.rank, new.interleave]
@@ -137,7 +137,7 @@ def differences(description: Description, view: TensorView) -> list[Violation]:
     from tma_dlpack.checks.request import driver_layout
 
     old, arguments = description.view, description.arguments
-    # `own` is the map's tensor; `view` may describe it by shape=, strides= and offset=
+    # `old.own` is the view of the tensor itself, without shape=, strides= and offset=
     if old is not None and old.own is not None:
         old = old.own
     if old is not None:

@@ -88,9 +88,9 @@ class TensorMap(MapAttributes, Drawn):
         Returns
         -------
         TensorMap
-            A map with exactly these bytes. It has an address and no tensor. The engine cannot copy
-            with 128 zero bytes, but `replace` can make a map from them. The attribute `is_zero` of
-            such a result is True, and its text is "an all-zero map".
+            A map with exactly these bytes. It has an address and no tensor. A map of 128 zero bytes
+            has the text "an all-zero map", and its attribute `is_zero` is True. The engine cannot
+            copy with this map, but `replace` can make another map from it.
 
         Raises
         ------
@@ -183,9 +183,9 @@ class TensorMap(MapAttributes, Drawn):
     def as_ctypes(self) -> Any:
         """Return the map as a ctypes array of 128 bytes that shares the storage of `ptr`.
 
-        Some launchers take a ctypes object, or a pointer to such an object, for example
-        cuLaunchKernel. The array keeps the storage alive. Do not write to the array: a write
-        changes the bytes that launchers receive, but not the attributes of the map. Raises
+        Some launchers, for example cuLaunchKernel, take a ctypes object or a pointer to a ctypes
+        object. The array keeps the storage alive. Do not write to the array: a write changes the
+        bytes that launchers receive, but not the attributes of the map. Raises
         `TmaUnsupportedError` as `ptr` does.
         """
         return np.ctypeslib.as_ctypes(self._shared_bytes())
@@ -257,8 +257,8 @@ class TensorMap(MapAttributes, Drawn):
         ----------
         tensor_or_int : tensor or int
             A tensor with the shape, strides, data type and device of the map's tensor, or an
-            address on the map's device. The new map keeps a tensor alive. If you pass an address,
-            you must keep its memory alive.
+            address on the map's device. The new map keeps the new tensor alive. If you pass an
+            address, you must keep its memory alive.
 
         Returns
         -------
@@ -361,8 +361,9 @@ class TensorMap(MapAttributes, Drawn):
         global_stride : dict of int to int, optional
             Ordinal (0..3, 0 is the stride of dimension 1) -> value, in bytes, a multiple of 16.
         elemtype : TensorMapDataType, name, or int, optional
-            A member or a name is a data type. An int is the **PTX number** of a data type (f16 is
-            6, bf16 is 10, tf32 is 11), which differs from the driver's enum.
+            The data type as a member, a name, or an int. An int is the **PTX number** of the data
+            type (f16 is 6, bf16 is 10, tf32 is 11), which differs from the value in the driver's
+            enum.
         interleave_layout, swizzle_mode, fill_mode : enum member, name or value, optional
             For sm_100 and later, `swizzle_mode` also sets the PTX field swizzle_atomicity.
 
@@ -437,7 +438,7 @@ class TensorMap(MapAttributes, Drawn):
 
     @opaque
     def cpp(self) -> str:
-        """Return complete C++ code that makes the same map at an address of your choice.
+        """Return C++ code that makes the same map for a tensor at an address of your choice.
 
         If ``cuda::make_tma_descriptor`` makes the same map, the code calls this function (CCCL 3.2
         or later, with DLPack's header). Otherwise the code calls the driver's function, without

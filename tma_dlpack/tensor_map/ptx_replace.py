@@ -1,4 +1,4 @@
-"""PTX ``tensormap.replace``: its fields and their ranges; the same change in Python or in a kernel.
+"""PTX ``tensormap.replace``: its fields and ranges, and the same change in Python or a kernel.
 
 Source: PTX ISA, tensormap.replace. The bits for sm_90 are measured on an H200 (driver 580.159.04,
 2026-11-20); the bits for sm_100 and later are derived from ptxas 13.0.
@@ -302,7 +302,10 @@ replace_tensor_map(const __grid_constant__ CUtensorMap template_map, CUtensorMap
 
 
 def replace_kernel(replacements: Iterable[Replacement], arch: str) -> str:
-    """Return the source of a CUDA C++ kernel that makes the changes; `arch` is such as sm_90."""
+    """Return the source of a CUDA C++ kernel that makes the changes.
+
+    `arch` is the name of the target, such as sm_90.
+    """
     values, changes = [], []
     for r in replacements:
         kind = "std::uint64_t" if r.is_64_bit else "std::uint32_t"

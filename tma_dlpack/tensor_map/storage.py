@@ -44,7 +44,7 @@ class PythonStorage:
     _arguments : EncodeArguments or None
         The driver's arguments; None before the first read.
     _tx_bytes : int or None
-        The bytes of one load, which the mbarrier counts. Only C computes them; otherwise None.
+        The bytes of one load, which the mbarrier counts; None if C did not compute them.
 
     A map that C made has no description before the first read.
     """

@@ -69,7 +69,7 @@ def tile_line(tensor_map: MapAttributes) -> str:
 
 
 def map_rows(tensor_map: MapAttributes) -> list[tuple[str, str, str, str]]:
-    """Return rows of (name in this package, row-major value, driver's name, its value).
+    """Return rows of (name in this package, row-major value, driver's name, driver's value).
 
     The driver's values are innermost first.
     """
@@ -407,7 +407,8 @@ def numba_type() -> Any:
     Raises
     ------
     AttributeError
-        If numba-cuda-mlir is not imported. Numba reports such an argument as one of unknown type.
+        If numba-cuda-mlir is not imported. Numba then reports that the type of the argument is
+        unknown.
     TmaUnsupportedError
         If the installed numba-cuda-mlir compiles the parameter as a pointer. The kernel would use
         the first 8 bytes of the map as the map's address.

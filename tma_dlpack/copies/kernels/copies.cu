@@ -13,7 +13,7 @@ struct Offsets { unsigned short o[3]; };
 enum Status : unsigned { DONE = 0, TIMED_OUT = 1, MISALIGNED = 2 };
 
 constexpr unsigned long long TWO_SECONDS = 2'000'000'000;
-// Bytes of shared memory before each of the two passes of a load; they differ in every bit.
+// Values that fill shared memory before the two passes of a load; the values differ in every bit.
 constexpr unsigned char FIRST_PATTERN = 0x5A, SECOND_PATTERN = 0xA5;
 
 extern __shared__ __align__(1024) unsigned char shared_memory[];
@@ -99,13 +99,13 @@ __device__ inline void fill(unsigned bytes, unsigned char pattern)
   __syncthreads();
 }
 
-// Load the tile twice, each time over another pattern. The copy did not write a byte that still has
-// the pattern after both loads.
+// Load the tile twice, each time over another pattern. If a byte still has the pattern after both
+// loads, the copy did not write this byte.
 //
-// The arrays smem_out and written are [tiles][bytes]. `bytes` is the size of the tile and of the
-// memory before the tile. If the copy does not write a byte, both arrays have 0 for it. The array
-// status is [tiles + 1]. A block whose tile times out sets the last word, and blocks that start
-// later return at once.
+// The arrays smem_out and written are [tiles][bytes]. `bytes` is the size of the tile plus the size
+// of the memory before the tile. If the copy does not write a byte, both arrays have 0 for it. The
+// array status is [tiles + 1]. A block whose tile times out sets the last word, and blocks that
+// start later return at once.
 extern "C" __global__ void load_tiles(const __grid_constant__ Map map, const Coords* coords,
                                       Offsets offsets, unsigned form, unsigned smem_offset,
                                       unsigned bytes, unsigned tx_bytes, unsigned char* smem_out,
