@@ -32,7 +32,7 @@ from tma_dlpack.course.core import (
     words,
 )
 
-BITS, LINES = 10, 8  # drawn bits of an address, and drawn lines of 128 bytes
+BITS, LINES = 10, 8  # numbers of drawn address bits, and of drawn lines of 128 bytes
 COUNT = CHUNKS * LINES
 PATTERN = COUNT * CHUNK_BYTES  # every swizzle repeats after this many bytes
 BIT, NARROW_BIT, CHUNK, NARROW_CHUNK = (46, 28), (18, 28), (40, 23), (26, 23)  # px
