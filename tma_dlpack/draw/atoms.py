@@ -75,7 +75,7 @@ class MatrixAtoms(Figure):
 
     @property
     def offsets(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Two offsets as (name, bytes): to the atom below, and to the atom at the right.
+        """Two offsets as (name, bytes): to the atom below, and to the atom on the right.
 
         A name is "" if no field of the descriptor has this offset.
         """

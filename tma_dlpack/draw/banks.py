@@ -59,7 +59,7 @@ def _above(lines: Sequence[tuple[str, str]], *, is_narrow: bool = False) -> list
 
 
 def _stacked(phase: Threads, first: int, *, is_narrow: bool = False) -> list[Cell]:
-    """Draw a cell for each set of words that threads read, above earlier cells of these banks.
+    """Draw a cell for each set of words that threads read; cells of one bank are stacked.
 
     `first` is the number of the phase's first thread.
     """
@@ -97,7 +97,7 @@ def in_turn(turns: Sequence[Sequence[Cell]]) -> tuple[list[Cell], str]:
     )
     cells = []
     for n, group in enumerate(turns):
-        # Every group has the same animation; for group n, it starts n * SECONDS later.
+        # Every group has the same animation; group n starts n * SECONDS after group 0.
         times = f"{SECONDS * count:g}s step-end {SECONDS * n:g}s"
         css = f"opacity:{int(n == 0)};animation:turn {times} infinite"
         cells += [replace(cell, css=css) for cell in group]
@@ -231,7 +231,7 @@ class BankConflicts(Figure):
         return cells
 
     def _banks(self, s: SwizzleConflicts, *, is_narrow: bool = False) -> list[Cell]:
-        """Draw the worst phase's reads as stacks on the banks; the highest stack is the degree."""
+        """Draw the worst phase's reads as stacks on the banks; the largest height is the degree."""
         name = f"{s.swizzle.name}: " + (f"{s.worst}-way conflict" if s.worst > 1 else "no conflict")
         # len(s.words) is the number of threads of a phase.
         first = s.phase * len(s.words) % self.threads

@@ -314,7 +314,7 @@ class TensorBox(Figure):
             cells.append(replace(whole, column=x, row=y))
         cut = columns.cut[0], rows.cut[0], columns.cut[1], rows.cut[1]
         cells += [replace(whole, style="ground"), *sides(*tensor, cut)]
-        # To scale, a gathered row could be thinner than a pixel, so it has a minimum height.
+        # Drawn to scale, a gathered row could be thinner than a pixel, so it has a minimum height.
         least = LEAST_BAND / height if rows.gathered else 0
         pieces = [(first, max(last, first + least)) for first, last in rows.pieces]
         filled = [rectangle("filled", columns.box, piece, hatched=True) for piece in pieces]

@@ -204,8 +204,8 @@ def _bits(mask: int, low: int) -> str:
 class MemoryLine:
     """A line of 128 bytes of shared memory; the last line may be shorter.
 
-    `slices` is empty for a box of one or two dimensions. For a box of more
-    dimensions, `slices` has the outer indices, in the box, of the rows in this line.
+    `slices` is empty for a box of one or two dimensions. For a box of more dimensions, `slices` has
+    the outer indices, in the box, of the rows in this line.
     """
 
     address: int
