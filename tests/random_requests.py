@@ -2,8 +2,8 @@
 
 `random_call` draws the driver's arguments. Most arguments are valid, and some are one step beyond
 a limit. `described` converts the arguments to a tensor and options, and sometimes makes an option
-invalid that the driver does not have. `request_at_random` puts the tensor into memory, as a NumPy or
-torch tensor. `strategies.requests` draws seeds of the same calls.
+invalid that the driver does not have. `request_at_random` puts the tensor into memory, as a NumPy
+or torch tensor. `strategies.requests` draws seeds of the same calls.
 """
 
 from __future__ import annotations

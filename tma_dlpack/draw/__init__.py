@@ -267,8 +267,8 @@ def barrier(
         "not released".
     stages : int
         1: the kernel loads one tile, waits for the tile, and changes it; a kernel of one block also
-        stores it. 2 to 8: a producer and a consumer share a ring of this many stages, with `full` and
-        `empty` barriers.
+        stores it. 2 to 8: a producer and a consumer share a ring of this many stages, with
+        `full` and `empty` barriers.
     blocks : int
         2 means a cluster of two blocks. Each block loads one part of a tile into both blocks
         (multicast).

@@ -205,7 +205,7 @@ class TensorBox(Figure):
     remarks : tuple of str
         The value of out-of-bounds elements, and the unit of an interleaved layout.
     hits : tuple of Cell
-        Invisible cells at the source of each chunk that `shared` draws, for tooltips and links.
+        Invisible cells for tooltips and links, at the places of the chunks that `shared` draws.
     """
 
     title: str
@@ -227,7 +227,7 @@ class TensorBox(Figure):
         axes = (*self.outer, self.rows, self.columns)
         taken = math.prod(len(axis.taken) for axis in axes)
         inside = math.prod(axis.inside for axis in axes)
-        # Only an interleaved map has more than one remark; its positions count units.
+        # Only an interleaved map has more than one remark; its positions are units, not elements.
         what = "units" if len(self.remarks) > 1 else "elements"
         copied = f"[{inside} are copied](is-data)"
         if inside == taken:
@@ -319,7 +319,7 @@ class TensorBox(Figure):
         pieces = [(first, max(last, first + least)) for first, last in rows.pieces]
         filled = [rectangle("filled", columns.box, piece, hatched=True) for piece in pieces]
         cells += [replace(c, key="is-filled", title="out of bounds, filled") for c in filled]
-        # The whole box has been drawn as out of bounds. Draw its in-bounds part over it.
+        # The whole box has been drawn as out of bounds. Draw the in-bounds part over the box.
         parts, bands = columns.bands(width), rows.bands(height)
         # A box that is out of bounds along an outer dimension has no in-bounds part.
         if self.outer_inside and parts and bands:
@@ -462,7 +462,7 @@ def axis_of(request: CopyRequest, row_major: int, shown: Mapping[int, Span], lea
         rows = tuple(request.coords[:, d].tolist())
         drawn = min(0, *rows), max(extent - 1, *rows) + 1
         return Axis(row_major, d, extent, 0, extent, 1, drawn, rows)  # `span`: all rows
-    # A box of an interleaved map takes one slice, whatever its size is: see `TilePlan.counts`.
+    # A copy of an interleaved map has one slice, whatever the box size is: see `TilePlan.counts`.
     span = min(args.box_dim[d], plan.counts[d] * step)
     drawn = min(0, start), max(extent, start + span)
     most = MAX_TILES * span
