@@ -400,7 +400,7 @@ def diff(a: TensorMap, b: TensorMap) -> MapBytes:
 def _map_bytes(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
     derived = any(not tm.target.has_model for tm in maps)
     own = [fields_in(tm.kind, tm.rank, derived=derived) for tm in maps]
-    # The fields of all maps, in the order of the layout. Maps of different kinds have different fields.
+    # The fields of all maps, in the order of the layout. Maps of two kinds have different fields.
     fields = [f for f in (DERIVED_FIELDS if derived else FIELDS) if any(f in of for of in own)]
     keys = _keys(f.label for f in fields)
     # Bit n of a map is bit n of the little-endian number that its bytes form.
