@@ -53,7 +53,7 @@ def chromium():
 def pytest_cmdline_main(config):
     """Run the default selection on all cores, if pytest-xdist is installed.
 
-    Tests that the command line names run in one process, because workers take seconds to start.
+    If the command line names tests, they run in one process, because workers start slowly.
     """
     if "PYTEST_XDIST_WORKER" in os.environ:
         return  # this is a worker

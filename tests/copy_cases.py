@@ -18,7 +18,7 @@ GLOBAL_BYTES = np.random.default_rng(20261120).integers(0, 256, 1 << 20, dtype=n
 
 
 class HostMemory:
-    """The recorded global memory as a NumPy array at an address like the GPU's."""
+    """The recorded global memory as a NumPy array at an address that is aligned like the GPU's."""
 
     def __init__(self, contents: np.ndarray = GLOBAL_BYTES, align: int = 4096) -> None:
         room = np.zeros(len(contents) + align, np.uint8)
@@ -36,7 +36,7 @@ class HostMemory:
 
 
 def cases_of(name: str) -> list[dict]:
-    """Every case, with `answer`: shared memory after a load, or (index, byte) that changed."""
+    """Return cases; `answer` is shared memory after a load, or the stored (indices, bytes)."""
     with np.load(GOLDEN / f"copies_{name}.npz") as golden:
         cases = json.loads(bytes(golden["cases"]))
         ends = np.cumsum(golden["lens"], dtype=np.int64)[:-1]
@@ -58,7 +58,7 @@ def map_of(case: dict, address: int) -> tma.TensorMap:
 
 
 def wrong_loads(name: str, backend: object, memory: HostMemory) -> list[dict]:
-    """The cases whose shared memory or byte count differs from the hardware's."""
+    """Return the cases whose shared memory or byte count differs from the hardware's."""
     memory.write_all()
     wrong = []
     for case in cases_of(name):
@@ -79,7 +79,7 @@ def wrong_loads(name: str, backend: object, memory: HostMemory) -> list[dict]:
 
 
 def wrong_stores(name: str, backend: object, memory: HostMemory) -> list[dict]:
-    """The cases whose global memory differs from the hardware's anywhere it was recorded."""
+    """Return the cases whose global memory differs from the recorded part of the hardware's."""
     recorded = len(GLOBAL_BYTES) if name == "im2col_store" else 256 << 10
     wrong = []
     for case in cases_of(name):

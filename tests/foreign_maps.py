@@ -1,4 +1,4 @@
-"""Maps with the bits that other programs set: CuTe DSL sets bit 65, Blackwell's drivers bit 85."""
+"""Maps with bits of other programs: CuTe DSL sets bit 65, and Blackwell's drivers set bit 85."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ CHECK = {
 
 
 def in_c_alone(verb, function):
-    """Return a C function that returns None instead of calling Python; copy the signature."""
+    """Return a C function that has this signature, and returns None instead of calling Python."""
 
     def left_to_python(*args, **keywords):
         return None
@@ -35,7 +35,7 @@ def in_c_alone(verb, function):
 
 
 def verdict(verb, function):
-    """Return a C function whose result is a map, the error or Report of a refusal, or None."""
+    """Return a C function that returns a map, a Report, an error, or None to leave it to Python."""
     in_c = in_c_alone(verb, function)
 
     def call(*args, **keywords):

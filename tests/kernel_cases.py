@@ -1,7 +1,8 @@
 """The kernels of this repository as calls of `run_kernel`, with the results that NumPy computes.
 
-Inputs are small integers, so that every sum is exact in float32, and bfloat16 (as uint16) where the
-result is rounded. The same cases run on the simulator (tests/kernel) and on a GPU (tests/gpu).
+Inputs are small integers, so that every sum is exact in float32. If a kernel rounds its results to
+bfloat16, the expected arrays have these bits as uint16. The same cases run on the simulator
+(tests/kernel) and on a GPU (tests/gpu).
 """
 
 from __future__ import annotations

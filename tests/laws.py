@@ -1,4 +1,4 @@
-"""The number of examples of each law: a quarter by default, or all or few if CI requests them."""
+"""The number of examples of each law: a quarter by default; CI may request all or few."""
 
 import dataclasses
 import os

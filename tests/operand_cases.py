@@ -17,7 +17,7 @@ STORAGE = {"FLOAT16": "f2", "BFLOAT16": "u2", "TFLOAT32": "f4", "UINT8": "u1"}
 
 @dataclass(frozen=True)
 class OperandCase:
-    """A tile that can be read.
+    """A tile that an instruction can read.
 
     The matrix has `shape` elements, row-major. The box has `rows` rows, and `columns` spans of
     `row_bytes` bytes side by side.
@@ -40,11 +40,11 @@ class OperandCase:
 
     @property
     def row(self) -> int:
-        """Elements of a row of the box in one span."""
+        """Number of elements of a box row that are in one span."""
         return self.row_bytes // self.element_bytes
 
     def matrix(self) -> np.ndarray:
-        """Return random bits that are not a NaN, because tf32 rounding would change a NaN."""
+        """Return random bits, or random numbers for tf32, whose rounding would change a NaN."""
         rng = np.random.default_rng(sum(self.shape) + self.smem_address)
         raw = rng.integers(0, 256, (self.shape[0], self.shape[1] * self.element_bytes), np.uint8)
         if self.data_type == "TFLOAT32":
@@ -70,7 +70,7 @@ class OperandCase:
         return (element // self.row, row, 0) if self.columns > 1 else (row, element)
 
     def logical(self, array: np.ndarray) -> np.ndarray:
-        """The tile as a matrix, rows by row."""
+        """Return the tile as a matrix of `rows` rows."""
         if self.columns == 1:
             return array
         return array.transpose(1, 0, 2).reshape(self.rows, -1)
@@ -99,7 +99,7 @@ def operand_cases(draw: st.DrawFn, instruction: str = "wgmma") -> OperandCase:
 
     spans = draw(st.integers(columns, columns + 2))
     row = row_bytes // size
-    width = -(-spans * row * size // 16) * 16 // size  # of the matrix: rows of whole 16 bytes
+    width = -(-spans * row * size // 16) * 16 // size  # a matrix row is a multiple of 16 bytes
     if columns > 1:
         width = spans * row
     shape = (draw(st.integers(1, 100)), width)

@@ -1,7 +1,7 @@
 """Small random TMA kernels: tiles in, arithmetic, tiles out, through a ring of stages.
 
-A case has options of one CUDA source, and NumPy's results. Numbers are small integers in
-float32, so that every result is exact.
+A case has options for one CUDA source, and the results that NumPy computes. Numbers are small
+integers in float32, so that every result is exact.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def case(seed: int) -> Case:
     """Return the random kernel of a seed."""
     r = random.Random(seed)
     shares = r.random() < 0.3
-    rows, columns = r.choice((8, 16, 24)), r.choice((8, 32, 64))  # halves of a whole 128 bytes
+    rows, columns = r.choice((8, 16, 24)), r.choice((8, 32, 64))  # half a tile: n * 128 bytes
     high, wide = r.randint(1, 70), 4 * r.randint(1, 40)
     height = -(-high // rows) * rows
     numbers = np.random.default_rng(seed)
@@ -109,7 +109,7 @@ def case(seed: int) -> Case:
     reduces = not shares and r.random() < 0.3
     expected = y.copy()
     for first in (0, height) if shares else (0,):
-        # elements outside x are loaded as zeros, changed, and clipped by the store, except in y
+        # elements outside x are loaded as zeros and changed; the store writes those that are in y
         part = expected[first : first + (height if shares else high)]
         padded = np.zeros((len(part), wide), np.float32)
         padded[:high] = x

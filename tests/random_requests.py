@@ -1,9 +1,9 @@
 """Random calls of `make_*` and `check_*`, made from the random calls of `verify`.
 
-`random_call` draws the driver's arguments. Most are valid, and some are a step beyond a limit.
-`described` converts them to a tensor and options, and sometimes breaks options that the driver
-never gets. `request_at_random` puts the tensor into memory, as a NumPy or torch tensor.
-`strategies.requests` draws seeds of the same calls.
+`random_call` draws the driver's arguments. Most arguments are valid, and some are one step beyond
+a limit. `described` converts the arguments to a tensor and options, and sometimes makes an option
+invalid that the driver does not have. `request_at_random` puts the tensor into memory, as a NumPy
+or torch tensor. `strategies.requests` draws seeds of the same calls.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from tma_dlpack.tables.targets import SWIZZLE_SPAN_BYTES, TARGETS, Target
 from tma_dlpack.verification.random_copies import random_call
 
 try:
-    import ml_dtypes  # noqa: F401  # NumPy knows its types by name then
+    import ml_dtypes  # noqa: F401  # then NumPy knows its types by name
     import torch
-except ImportError:  # then the tensors are NumPy's
+except ImportError:  # then all tensors are NumPy arrays
     torch = None
 
 KINDS = ("tiled", "tiled", "im2col", "im2col_wide")
@@ -89,7 +89,7 @@ def spelled(rng: random.Random, member: Any) -> Any:
 
 
 def request_at_random(rng: random.Random, word: Word = spelled) -> Asked | None:
-    """Draw a call; None if NumPy cannot make the array. `word` writes a member of an enum."""
+    """Draw a call; None if NumPy cannot make the array. `word` picks a form of an enum's member."""
     kind, tensor, given = described(rng, word)
     array = in_memory(rng, tensor)
     return None if array is None else Asked(kind, array, given)
@@ -115,7 +115,7 @@ def described(rng: random.Random, word: Word = spelled, kind: str | None = None)
         "rules": rng.choice(("libcu++" if kind == "tiled" else "documented", "driver")),
     }
     if kind == "im2col_wide" and rng.random() < 0.9:
-        given["rules"] = "driver"  # its documentation requires compute capability 10.0
+        given["rules"] = "driver"  # "documented" requires compute capability 10.0
     if wild and rng.random() < 0.3:
         given["data_type"] = word(rng, rng.choice(list(TensorMapDataType)))
     elif rng.random() < (0.2 if wild or data_type_of(tensor.dtype) is data_type else 1):
@@ -129,7 +129,7 @@ def described(rng: random.Random, word: Word = spelled, kind: str | None = None)
     if call["swizzle"] == 0 and rng.random() < 0.5:
         del given["swizzle"]  # split_inner requires an explicit swizzle
         if kind == "im2col_wide":
-            given["swizzle"] = word(rng, TmaSwizzle.none)  # not the default of this function
+            given["swizzle"] = word(rng, TmaSwizzle.none)  # the default is another swizzle
     return Asked(kind, tensor, given)
 
 
@@ -243,5 +243,5 @@ def in_memory(rng: random.Random, tensor: Described) -> Any:
             warnings.simplefilter("ignore")
             found = torch.from_numpy(array).view(of_torch)
             return found.view(torch.uint4) if name == "uint8" and rng.random() < 0.1 else found
-    except (ValueError, RuntimeError, TypeError):  # other orders of bytes; types that torch lacks
+    except (ValueError, RuntimeError, TypeError):  # other byte orders; types that torch lacks
         return array

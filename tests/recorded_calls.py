@@ -14,7 +14,7 @@ ADDRESS = 0x7F00_0000_0000
 
 @cache
 def recorded():
-    """Every recorded call as a dict of plain integers, with the driver's bytes or None."""
+    """Return every recorded call as a dict of plain integers, with the driver's bytes or None."""
     with np.load(GOLDEN) as golden:
         columns = {name: golden[name].T.tolist() for name in golden.files if name != "provenance"}
         maps = iter(golden["map"].T)
@@ -35,7 +35,7 @@ def kind_of(row):
 
 
 def keywords(row):
-    """Return the keyword arguments of `driver_encode_*`, with the entries past the rank."""
+    """Return the keyword arguments of `driver_encode_*`, including entries beyond the rank."""
     given = {
         "tensor_data_type": row["dt"],
         "tensor_rank": row["rank"],

@@ -2,8 +2,8 @@
 
     python tests/sample_sentences.py SEED [COUNT] [PATH ...]
 
-COUNT is 150 if omitted; the paths are the package, the notebooks, README.md and .packaging. A
-sentence is at least four words of a docstring, a comment, a guide or a cell of text. Each line of
+COUNT is 150 by default. The default paths are the package, the notebooks, README.md and .packaging.
+A sentence is at least four words of a docstring, a comment, a guide or a cell of text. Each line of
 the output is a number, the file with its line (or cell), and the sentence.
 """
 

@@ -27,7 +27,7 @@ FLAGS = [
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
 LIGHT, DARK = "light", "dark"
-FREE = collections.defaultdict(list)  # pages to use again, by their first script
+FREE = collections.defaultdict(list)  # first script of a page -> pages to reuse
 
 #: JavaScript that runs in the page and returns the faults that it finds.
 AUDIT = r"""() => {

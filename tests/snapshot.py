@@ -2,7 +2,7 @@
 
     python tests/snapshot.py write FILE [CALLS]    record: CALLS is 4,000 if omitted
     python tests/snapshot.py compare FILE          run the calls of FILE again, print differences
-    python tests/snapshot.py digest [CALLS]        print one hash of all of them
+    python tests/snapshot.py digest [CALLS]        print one hash of all results
 
 A row is one call: its report as text, `fixed()`, the bytes and attributes of the map, the text of
 its pictures and a hash of its HTML (every 16th accepted call), the report of `explain` for the
@@ -86,7 +86,7 @@ def at_a_fixed_address() -> None:
 
 
 def rows(seeds: range) -> Iterator[Row]:
-    """Return a row for each seed that draws a call."""
+    """Yield a row for each seed that draws a call."""
     at_a_fixed_address()
     for seed in seeds:
         rng = random.Random(seed)
@@ -209,7 +209,7 @@ def _commanded(rng: random.Random) -> Row:
 
 
 def differences(before: Row, after: Row) -> Iterator[str]:
-    """Return one line for each entry of a row that changed."""
+    """Yield one line for each changed entry of a row."""
     for name in sorted(before.keys() | after.keys()):
         if before.get(name) != after.get(name):
             was, now = (json.dumps(r.get(name), indent=1) for r in (before, after))
@@ -228,7 +228,7 @@ def write(path: Path, calls: int) -> None:
 
 
 def compare(path: Path, most_shown: int = 20) -> int:
-    """Run the calls of a file again; print the first differences and return how many there are."""
+    """Run the calls of a file again, print the first differences, and return the number of all."""
     before = {row["seed"]: row for row in _read(path)}
     count = 0
     for row in rows(range(max(before) + 1)):

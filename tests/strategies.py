@@ -25,7 +25,7 @@ from tma_dlpack.tables.targets import Target
 ADDRESS = 0x7F00_0000_0000
 CPU = Device(1, 0)
 
-#: Map type -> a DLPack type: the type that libcu++ maps to it, if there is one.
+#: Map type -> a DLPack type; if possible, a type that libcu++ maps to this map type.
 DTYPES = {
     "UINT8": (1, 8),
     "UINT16": (1, 16),
@@ -71,12 +71,12 @@ WIDE_OPTIONS = IM2COL_OPTIONS | {"swizzle": "bytes128", "mode": "w"}
 
 
 def tiled(box_sizes, **options):
-    """The arguments of make_tma_descriptor after the tensor."""
+    """Return the arguments of make_tma_descriptor that follow the tensor."""
     return {"box_sizes": box_sizes} | TILED_OPTIONS | options
 
 
 def im2col(lower, upper, channels, pixels, **options):
-    """The arguments of make_im2col_descriptor after the tensor."""
+    """Return the arguments of make_im2col_descriptor that follow the tensor."""
     return {
         "pixel_box_lower_corner": lower,
         "pixel_box_upper_corner": upper,
@@ -86,7 +86,7 @@ def im2col(lower, upper, channels, pixels, **options):
 
 
 def wide(lower, upper, channels, pixels, **options):
-    """The arguments of make_im2col_wide_descriptor after the tensor."""
+    """Return the arguments of make_im2col_wide_descriptor that follow the tensor."""
     return {
         "lower_corner_width": lower,
         "upper_corner_width": upper,
@@ -301,7 +301,7 @@ def drawn(seed: int, kind: str | None = None) -> Drawn:
     if rng.random() < 0.5:
         name = rng.choice(sorted(options))
         options[name] = rng.choice(_ODD.get(name, _ODD_WORDS))
-    strides = tuple(map(abs, x.strides))  # a negative one is refused before
+    strides = tuple(map(abs, x.strides))  # negative strides are refused earlier
     return Drawn(seed, kind, view(x.shape, x.dtype, strides, x.address), options)
 
 

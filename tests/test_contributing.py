@@ -31,7 +31,7 @@ def test_the_picture_of_the_floors_has_the_rooms_of_the_table():
     table += [
         ("7", "torch_ops.py"),
         ("7", "__init__.py"),
-    ]  # the files of a sentence below the table
+    ]  # files that a sentence below the table names
     lines = re.findall(r"^  (\d)   (\S+(?:   \S+)*)", ARCHITECTURE, flags=re.MULTILINE)
     drawn = [(floor, name) for floor, names in lines for name in names.split()]
     assert sorted(drawn) == sorted(table)

@@ -21,7 +21,7 @@ import tma_dlpack
 
 PACKAGE = Path(tma_dlpack.__file__).parent
 
-#: The rooms, from the top down: a file imports from its own room and from those above it.
+#: The folders (rooms), from the top down. A file imports from its own room and from rooms above.
 ROOMS = (
     "public", "tables", "include",  # 1
     "dlpack", "native",  # 2
@@ -35,18 +35,18 @@ ROOMS = (
     "verification", "debug", "course",  # the wing
 )  # fmt: skip
 
-#: Rooms without which the rest of the package works. The core imports none of them at its top, and
-#: those of its functions that users call by a name of `tma_dlpack` alone.
+#: Rooms without which the rest of the package works. The core never imports these rooms at the top
+#: of a file, but only when a user calls a name of `tma_dlpack` that needs them.
 WING = {"debug", "verification", "course"}
 
-#: Files that name for type checkers what they import when it is first asked for.
+#: Files that import names on first use; their imports at the top are only for type checkers.
 NAMES_LATER = {PACKAGE.name, f"{PACKAGE.name}.draw"}
 
-#: Room of tools -> the other rooms from which its files may import. Names of the core come from its
-#: own `core.py`.
+#: Room of tools -> the other rooms from which its files may import. Its files import names of the
+#: core only through the `core.py` of this room.
 TOOLS = {"course": set(), "debug": {"ptx"}, "kernel": {"ptx"}, "verification": set()}
 
-MOST_NAMES = 30  # of the core, in the `core.py` of a room of tools
+MOST_NAMES = 30  # most names of the core in one `core.py`
 
 #: Rooms that may touch ctypes, a device or the environment.
 AT_THE_EDGE = {
@@ -68,7 +68,7 @@ def room_of(module: str) -> str:
 
 @functools.cache
 def imported(module: str) -> set[str]:
-    """Every module that a file imports: at its top, in functions, and for types."""
+    """Return every module that a file imports: at its top, in functions, and for types."""
     return _named(ast.walk(ast.parse(MODULES[module].read_text())))
 
 
@@ -87,7 +87,7 @@ def _named(nodes: Iterable[ast.AST]) -> set[str]:
 
 @functools.cache
 def at_top(module: str) -> set[str]:
-    """Those of them that a file imports when it is imported itself."""
+    """Return the modules that a file imports at its top."""
     tree = ast.parse(MODULES[module].read_text())
     return _named(tree.body)
 
@@ -281,7 +281,7 @@ CALLS_DOWN = "public/__init__.py"
 
 
 def ordinary_calls(tmp_path: Path) -> dict[str, Callable[[], object]]:
-    """Return what users call, mostly on one array and its map."""
+    """Return calls that users make, mostly with one array and its map."""
     tma, box = tma_dlpack, (64, 64)
     x = np.zeros((256, 128), np.float16)
     image = np.zeros((2, 14, 14, 64), np.float16)

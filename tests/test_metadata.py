@@ -1,4 +1,4 @@
-"""The metadata of the wheel: README's links lead somewhere, no extra pins a framework."""
+"""The metadata of the wheel: README's links have targets, and no extra pins a framework."""
 
 import importlib.util
 import os
@@ -21,7 +21,7 @@ if not BACKEND.exists() or not (ROOT / "tma_dlpack").is_dir():
 
 @pytest.fixture(scope="module")
 def metadata(tmp_path_factory):
-    """Return what prepares a copy's metadata, with the repository's address or without."""
+    """Return a function that makes the metadata for a URL of the repository, or for none."""
     pytest.importorskip("setuptools")
     tree = tmp_path_factory.mktemp("tree")
     for name in ("pyproject.toml", "README.md", "LICENSE"):

@@ -155,7 +155,7 @@ def test_the_notebooks_are_those_that_are_tested():
 
 @pytest.fixture(scope="module")
 def runs():
-    """Name -> notebook; each notebook runs once for all tests."""
+    """Return a function: name -> notebook. Each notebook runs once for all tests."""
     done = {}
 
     def run(name):

@@ -1,9 +1,9 @@
 """Every printed fix of every function is run on the call that was refused.
 
 A call is drawn at random. If the call is refused, each alternative of each fix is followed
-literally, with the same function. The next call is accepted, or its refusal was announced: by the
-same report, by the text of the fix, or by a rule that could not be checked before an argument, or
-the type of an operand, was right.
+literally, with the same function. The next call is accepted, or its refusal was foreseeable: the
+same report or the text of the fix names the broken rule, or the rule could be checked only after an
+argument, or the type of an operand, had been corrected.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def done(case: Case, violation: Any, text: str) -> list[Case]:
 
 
 def defaults(case: Case) -> Given:
-    """Return the arguments with those that a fix may change without naming the old value."""
+    """Return the arguments, with a default for those that a fix may change."""
     return {"elem_strides": None, **case.given} if "box_sizes" in case.given else dict(case.given)
 
 

@@ -68,7 +68,7 @@ def test_the_code_of_a_page_runs_without_a_gpu(path):
 
 
 def test_pages_can_be_read_on_a_code_host_too():
-    """Links have words, and every guide and notebook is linked: roles and lists are the site's."""
+    """Links have words, and link every guide and notebook; only the site has roles and lists."""
     pages = {path: path.read_text("utf-8") for path in PAGES}
     for path, text in pages.items():
         prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
@@ -141,7 +141,7 @@ def test_no_code_is_cut_at_1280_pixels_and_nothing_is_white_in_the_dark(site, ch
         page.close()
 
 
-#: The papers of the pictures of a page, which are dark or light with it.
+#: The background colours of a page's pictures, which are dark or light like the page.
 PAPERS = """() => [...document.querySelectorAll(".tma-live")].map((host) =>
   getComputedStyle(host.shadowRoot.querySelector(".t-paper")).fill)"""
 PAPER = {"light": {"rgb(255, 255, 255)"}, "dark": {"rgb(21, 25, 31)"}}

@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 import tma_dlpack as tma  # noqa: E402
 from tma_dlpack import torch_ops  # noqa: E402
 
-# torch warns of Python 3.13.0, and its inductor of itself
+# torch warns about Python 3.13.0, and torch's inductor about itself
 pytestmark = [
     pytest.mark.filterwarnings("ignore:Guards may run slower:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning"),
@@ -102,7 +102,7 @@ def test_an_exported_program_makes_the_map_of_what_it_is_given():
 
 
 def test_torch_finds_nothing_wrong_with_the_operator():
-    # Not its test that runs the operator on two copies of a tensor: their addresses differ.
+    # Omit torch's test of the operator on two copies of a tensor, because their addresses differ.
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     torch.library.opcheck(torch_ops.make_tma_descriptor, (tensor(), [16, 32]), test_utils=checks)
     images = torch.zeros(2, 14, 14, 64)

@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 MOST = (1 << 20) - 1  # largest arrival count, and largest absolute number of pending bytes
 LATENCY = 6  # ticks from a load or store to its first byte
-#: Name of the barrier as which the model runs __syncthreads() or cluster_sync(). The picture does
-#: not show this barrier.
+#: Name of the barrier with which the model implements __syncthreads() or cluster_sync(). The
+#: picture does not show this barrier.
 SYNC = "sync"
 
 FOREVER, UNDEFINED = "waits forever", "undefined from here on"
@@ -56,8 +56,8 @@ class Barrier(NamedTuple):
         Announced bytes that are still missing; negative if bytes were written before they were
         announced.
     phase : int
-        Number of the current phase, counted from 0, which is the number of phases that have ended.
-        A thread passes the parity of a phase's number to `wait`.
+        Number of the current phase, counted from 0. A thread passes the parity of a phase's number
+        to `wait`.
     """
 
     arrivals: int
@@ -83,7 +83,7 @@ class Barrier(NamedTuple):
         return self._next(self.pending, self.tx_bytes - tx_bytes)
 
     def passes(self, parity: int) -> bool:
-        """Return whether ``wait(barrier, parity)`` ends: the current phase has the other parity.
+        """Return whether ``wait(barrier, parity)`` ends: it ends in a phase of the other parity.
 
         The first phase is phase 0, so ``wait(barrier, 1)`` passes at a fresh barrier.
         """
@@ -92,7 +92,7 @@ class Barrier(NamedTuple):
     def _next(self, pending: int, tx_bytes: int) -> Barrier:
         if abs(tx_bytes) > MOST:
             raise BarrierError(f"{tx_bytes} pending bytes are beyond {MOST}")
-        # The phase ends only when both counts are exactly 0, because `tx_bytes` can be negative.
+        # The phase ends only when both counts are exactly 0; a negative `tx_bytes` does not end it.
         if pending or tx_bytes:
             return Barrier(self.arrivals, pending, tx_bytes, self.phase)
         return Barrier(self.arrivals, self.arrivals, 0, self.phase + 1)
@@ -104,8 +104,8 @@ class Barrier(NamedTuple):
 class Do(NamedTuple):
     """An action that takes some ticks.
 
-    `text` is the label. It can have shorter labels after "|". An action without a label is not
-    drawn.
+    `text` is the label, which may be followed by shorter labels, each after "|". An action without
+    a label is not drawn.
     """
 
     ticks: int
@@ -203,7 +203,7 @@ class Play:
     def _step(self) -> None:
         self.now, _, program, bar = heapq.heappop(self._ready)
         self.lane = bar.lane
-        # A read has ended. Check again for bytes that have been overwritten since it began.
+        # When a read ends, check again for bytes that have been overwritten since the read began.
         if isinstance(bar.act, Do) and bar.act.slot and not bar.wrong:
             lost = self.missing(bar.act)
             bar.wrong = f"{lost} bytes overwritten" if lost else ""
@@ -224,8 +224,8 @@ class Play:
         bar.end = self.now + act.ticks
         lost = self.missing(act) if act.slot else 0
         bar.wrong = f"{lost} bytes {act.lost}" if lost else ""
-        # A copy has an event for each piece, from `copy`. If the last event has the same tick and
-        # lane, an operation has already recorded this action.
+        # `copy` records an event for each piece. If the last event has the same tick and lane, an
+        # operation has already recorded this action.
         is_copy, said = act.tile >= 0 and not act.slot, (self.now, self.lane)
         if act.text and not is_copy and (lost or said not in (e[:2] for e in self.events[-1:])):
             name = act.text.partition("|")[0].replace("\n", " ")

@@ -34,7 +34,7 @@ from tma_dlpack.course.core import (
 TX_BYTES = 8192  # bytes of a load if no map is passed: 64 x 64 elements of 16 bits
 MAX_STAGES, MAX_BLOCKS = 8, 2
 WIDTH, NARROW_WIDTH = 640, 164  # px: length of the axis, wide and on a phone
-TAIL, LONG_TAIL = 4, 16  # ticks after the last event; a hang needs the long tail to be visible
+TAIL, LONG_TAIL = 4, 16  # drawn ticks after the last event: without a hang, and with a hang
 # px: height of the byte counts, height of the stairs below the counts, free space above a lane.
 NUMBERS, STAIRS, ABOVE = 16, 32, 6
 #: Kind of a row -> height of the row, and free space below the row, in px.
@@ -49,7 +49,7 @@ HEIGHTS = {
 }
 #: Kind of a row -> the attribute of a barrier's state that the row shows.
 FIELDS = {"phase": "phase", "strip": "phase", "arrivals": "pending", "bytes": "tx_bytes"}
-PARITY = ("even", "odd")  # styles of a phase, by its parity
+PARITY = ("even", "odd")  # styles of phases of parity 0 and of parity 1
 LEGEND = [
     (Cell(0, 0, "cell"), "works"),
     (Cell(0, 0, "padding"), "waits"),
@@ -165,7 +165,7 @@ class BarrierPlay(Figure):
 
 
 def _stated(frame: Frame, few: int = 0) -> list[str]:
-    """Describe the barriers that changed, or all barriers if the frame has at most `few`."""
+    """Describe the changed barriers, or all barriers if the frame has at most `few` of them."""
     return [
         f"{name}: phase {state.phase}, {counted(state.pending, 'arrival')} and "
         f"{counted(state.tx_bytes, 'byte')} pending"
@@ -178,7 +178,7 @@ def _stated(frame: Frame, few: int = 0) -> list[str]:
 
 
 class _Timeline:
-    """The rows of the picture; coordinates are px from the start of the axis and from the top."""
+    """The rows of the picture; x is px from the start of the axis, and y is px from the top."""
 
     def __init__(self, played: Played, width: int = WIDTH) -> None:
         self.played, self.width = played, width
@@ -236,7 +236,7 @@ class _Timeline:
                 # A wait that passes at once has the length 0; it has no arrow.
                 ends.append((end, act.barrier, bar.lane))
         cells = []
-        # An arrow joins the two edges of the row groups that face each other.
+        # An arrow joins the facing edges of two groups of rows.
         for at, start, goal in dict.fromkeys(ends):
             (top, middle, _), (to, _, bottom) = self.places[start], self.places[goal]
             y0, y1 = (middle, to - 1) if top < to else (top, bottom + 1)

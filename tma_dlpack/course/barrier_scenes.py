@@ -199,7 +199,7 @@ class Setup(NamedTuple):
         play = Play(self.all_bytes)
         code, rows = (_ring if self.stages > 1 else _tile)(self, play)
         play.run()
-        # Omit the barrier of SYNC; the picture shows only how the threads wait there.
+        # Omit the changes of the barrier SYNC; the picture shows only the waits for this barrier.
         changes = tuple(change for change in play.changes if change.barrier != SYNC)
         events = tuple(event for event in play.events if SYNC not in event[2])
         return Played(tuple(code), tuple(rows), tuple(play.bars), changes, events)
@@ -258,7 +258,7 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
             yield Do(7, "load\ntile" if alone else "load\npart", line=4)
         yield Wait(full, setup.parity, 6)
         yield Do(15, "adds 1", "tint6", 7, 0, f"tile{setup.of(b)}")
-        # After its fence, the engine sees the third of the tile that this warp has changed.
+        # After this fence, the engine sees the third of the tile that the warp has changed.
         if fenced and alone:
             yield Do(8, "fence", line=8)
             share = setup.tx_bytes // 3 + is_first * (setup.tx_bytes % 3)
@@ -319,7 +319,7 @@ def _ring(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
         yield from _sync(play, 0, -1)
         for k in range(count):
             turns, s = divmod(k, stages)
-            # The first wait for a stage names parity 1, which a fresh barrier lets pass.
+            # The first wait for a stage names parity 1, so it passes at the fresh barrier.
             yield Wait(f"empty[{s}]{setup.of(b)}", empty_parity ^ turns % 2, 4)
             play.arrive(f"full[{s}]{setup.of(b)}", setup.expected)
             to = [(f"stage {s}{setup.of(n)}", f"full[{s}]{setup.of(n)}") for n in blocks]

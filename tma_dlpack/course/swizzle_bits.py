@@ -32,7 +32,7 @@ from tma_dlpack.course.core import (
     words,
 )
 
-BITS, LINES = 10, 8  # drawn bits of an address, and drawn lines of 128 bytes
+BITS, LINES = 10, 8  # numbers of drawn address bits, and of drawn lines of 128 bytes
 COUNT = CHUNKS * LINES
 PATTERN = COUNT * CHUNK_BYTES  # every swizzle repeats after this many bytes
 BIT, NARROW_BIT, CHUNK, NARROW_CHUNK = (46, 28), (18, 28), (40, 23), (26, 23)  # px
@@ -116,7 +116,7 @@ class SwizzleBits(Figure):
 
     @property
     def misplaced_chunks(self) -> int:
-        """Number of chunks that are not where a kernel looks if the kernel swizzles tile offsets.
+        """Number of chunks that a kernel looks for at a wrong place if it swizzles tile offsets.
 
         The hardware swizzles the shared-memory address, not the offset from the tile's start.
         """
@@ -335,7 +335,7 @@ def swizzle_bits(
     if isinstance(tensor_map, (TensorMap, Tile)):
         tile_map = tensor_map.tensor_map if isinstance(tensor_map, Tile) else tensor_map
         tensor_map = tile_map.swizzle
-    # An int is no swizzle, even if it equals a member. type() does not call the value's methods.
+    # An int is not a swizzle, even if it equals a member. type() calls no method of the value.
     names = {member.name: member for member in SWIZZLES}
     swizzle = tensor_map if type(tensor_map) is TmaSwizzle else names.get(text_of(tensor_map) or "")
     if swizzle is None:

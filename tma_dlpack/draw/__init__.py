@@ -6,16 +6,17 @@ notebook displays `html()`.
 All figures consist of cells on a grid. `grid.py` defines the cells and their styles, and lays out
 grids as panels. `figure.py` defines the base class, and writes panels as SVG and HTML. The module
 of a figure has three parts: a frozen dataclass with the facts, methods that draw the facts as grids
-and as text, and a function that makes the figure from a map. `cards.py` and `results.py` return
-the HTML of a TensorMap, a Tile, a Report and other results. `tma_dlpack/__init__.py` registers
-these functions for the classes, so that the modules of the classes do not import `draw`.
+and as text, and a function that makes the figure from a map. `cards.py` and `results.py` have
+functions that return the HTML of a TensorMap, a Tile, a Report and other results.
+`tma_dlpack/__init__.py` registers these functions for the classes, so that the modules of the
+classes do not import `draw`.
 
 To add a figure:
 
 1. Write a module with a frozen dataclass that derives from `Figure`. Define `title`, `sentence`
    (the caption), `scenes()` and `text()`. A line of the text has at most 100 characters. The facts
-   must be readable without colours. In the caption, the words of "[words](key)" are highlighted
-   together with the cells of this key.
+   must be readable without colours. In the caption, write "[words](key)" for words that are
+   highlighted together with the cells of `key`.
 2. Let `scenes()` return the results of ``lay_out(about, grids, ...)``. `about` is a sentence for
    screen readers. The style of each cell is a key of `grid.STYLES`.
 3. Write a public function ``(tensor_map, coords=None)`` that returns the figure.
@@ -203,7 +204,7 @@ def figure(
     Raises
     ------
     TmaPreconditionError
-        If `what` is no name of a figure, `tensor_map` is neither a TensorMap nor a Tile, or
+        If `what` is not the name of a figure, `tensor_map` is neither a TensorMap nor a Tile, or
         `load_tile` would refuse `coords`.
 
     Examples
@@ -256,18 +257,18 @@ def barrier(
     Parameters
     ----------
     tensor_map : TensorMap or Tile or iterable of TimelineRow, optional
-        Each load in the kernel has the `tx_bytes` of the map or tile. With None, each load has 8192
-        bytes: 64 x 64 elements of 16 bits. The rows are rows that `lanes` accepts. With rows, all
-        other arguments must be omitted.
+        With a map or tile, each load in the kernel copies `tx_bytes` bytes. With None, each load
+        copies 8192 bytes: 64 x 64 elements of 16 bits. Rows must be valid for `lanes`; all other
+        arguments must then be omitted.
     mistake : str, optional
         Name of the mistake in the kernel. Every kernel can have "expects too little", "expects too
         much", "wrong parity" or "initialised for 2". A kernel of one block and one stage can also
         have "no fence". A kernel of several stages can also have "empty parity", "never flipped" or
         "not released".
     stages : int
-        1: the kernel loads one tile, waits for the tile, and changes it; a single block also stores
-        it. 2 to 8: a producer and a consumer share a ring of this many stages, with `full` and
-        `empty` barriers.
+        1: the kernel loads one tile, waits for the tile, and changes it; a kernel of one block also
+        stores it. 2 to 8: a producer and a consumer share a ring of this many stages, with
+        `full` and `empty` barriers.
     blocks : int
         2 means a cluster of two blocks. Each block loads one part of a tile into both blocks
         (multicast).
@@ -279,8 +280,8 @@ def barrier(
     Raises
     ------
     TmaPreconditionError
-        If rows come with other arguments, if `mistake` is unknown or not possible in this kernel,
-        or if `stages` or `blocks` is out of range.
+        If rows are passed with other arguments, if `mistake` is unknown or not possible in this
+        kernel, or if `stages` or `blocks` is out of range.
 
     Examples
     --------
@@ -304,7 +305,7 @@ def barrier(
     from tma_dlpack.copies.tile import Tile
 
     if not (tensor_map is None or isinstance(tensor_map, (TensorMap, Tile))):
-        # A str and a DLPack tensor are iterable too, but their items are no rows.
+        # A str and a DLPack tensor are iterable too, but their items are not rows.
         is_text = isinstance(tensor_map, str)
         if is_text or not isinstance(tensor_map, Iterable) or hasattr(tensor_map, "__dlpack__"):
             require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)

@@ -41,8 +41,7 @@ class Atom:
     address : int
         Shared-memory address of the atom's first byte.
     steps : tuple of int
-        Indices of the K steps that read the atom. In a K-major operand, they are in the order from
-        left to right.
+        Indices of the K steps that read the atom; from left to right in a K-major operand.
     """
 
     down: int
@@ -76,7 +75,7 @@ class MatrixAtoms(Figure):
 
     @property
     def offsets(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """(name, bytes) of the offset to the atom below, and of the offset to the next atom across.
+        """Two offsets as (name, bytes): to the atom below, and to the atom on the right.
 
         A name is "" if no field of the descriptor has this offset.
         """
@@ -107,7 +106,7 @@ class MatrixAtoms(Figure):
 
     @property
     def sentence(self) -> str:
-        """The caption: what an instruction reads, and the address where the next one starts."""
+        """The caption: what an instruction reads, and where the next instruction begins to read."""
         starts = self.descriptor.k_starts
         said = "One instruction reads [all of step 0](is-step0), framed"
         if len(starts) > 1:
@@ -185,7 +184,7 @@ class MatrixAtoms(Figure):
         return [*cells, words(atom.across, below, name, rows=1 - TALL)]
 
     def _below(self) -> str:
-        """Return the picture's label for the offset to the atom below, or "" if it is absent."""
+        """Return the label for the offset to the atom below, or "" if there is no such offset."""
         name, offset_bytes = self.offsets[0]
         return f"↓ {_short(name)} {offset_bytes}" if name and self.down > 1 else ""
 

@@ -39,7 +39,7 @@ LEVELS = (
 
 
 def _scale(levels: int, *, is_narrow: bool = False) -> list[Cell]:
-    """Draw the background, a label above each 4 banks, and a label left of each wavefront."""
+    """Draw the background, a label per 4 banks, and a label per wavefront."""
     cells = [label(0, -1, "bank"), *(label(0, n, f"{n + 1}.") for n in range(levels))]
     for bank in range(0, BANKS, 4):
         four = f"{bank}" if is_narrow else f"{bank}..{bank + 3}"
@@ -59,7 +59,7 @@ def _above(lines: Sequence[tuple[str, str]], *, is_narrow: bool = False) -> list
 
 
 def _stacked(phase: Threads, first: int, *, is_narrow: bool = False) -> list[Cell]:
-    """Draw a cell for each set of words that threads read, on top of earlier cells of its banks.
+    """Draw a cell for each set of words that threads read; cells of one bank are stacked.
 
     `first` is the number of the phase's first thread.
     """
@@ -97,7 +97,7 @@ def in_turn(turns: Sequence[Sequence[Cell]]) -> tuple[list[Cell], str]:
     )
     cells = []
     for n, group in enumerate(turns):
-        # The animation has the same period for every group; for group n it starts n steps later.
+        # Every group has the same animation; group n starts n * SECONDS after group 0.
         times = f"{SECONDS * count:g}s step-end {SECONDS * n:g}s"
         css = f"opacity:{int(n == 0)};animation:turn {times} infinite"
         cells += [replace(cell, css=css) for cell in group]
@@ -164,7 +164,7 @@ class BankConflicts(Figure):
         return f"{access}. The worst phase with {own.swizzle.name}: {said}{better}."
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Return a panel per swizzle, with its banks, and with the wavefronts of each swizzle."""
+        """Return a panel per swizzle, with its banks, and with the wavefronts of all swizzles."""
         return tuple(self._scene([s]) for s in self.swizzles)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
@@ -197,7 +197,8 @@ class BankConflicts(Figure):
         # All panels have the same scale, so that their heights can be compared.
         levels = max(s.worst for s in self.swizzles)
         banks, _ = in_turn([self._banks(s, is_narrow=is_narrow) for s in shown])
-        # Move the bars to the right of the longest name. `shift` is relative to the longest bar.
+        # Move the bars to the right of the longest name. `shift` is measured in columns of the
+        # grid; the longest bar is one column wide.
         names = [text_width(bar.text) for bar in bars if bar.anchor == "end"]
         unit = NARROW_BAR if is_narrow else BAR
         shift = max(names, default=0) / unit[0]
@@ -230,7 +231,7 @@ class BankConflicts(Figure):
         return cells
 
     def _banks(self, s: SwizzleConflicts, *, is_narrow: bool = False) -> list[Cell]:
-        """Draw the reads of the worst phase, stacked on their banks; the height is the degree."""
+        """Draw the worst phase's reads as stacks on the banks; the largest height is the degree."""
         name = f"{s.swizzle.name}: " + (f"{s.worst}-way conflict" if s.worst > 1 else "no conflict")
         # len(s.words) is the number of threads of a phase.
         first = s.phase * len(s.words) % self.threads
@@ -273,23 +274,22 @@ def bank_conflicts(
         Number of threads for which the function `access` is called, 1..65536.
     bytes_per_thread : int, optional
         Number of bytes that each thread reads if `access` is a function or addresses: 1, 2, 4, 8 or
-        16. None means one element for a function. For addresses, None means 16 bytes, as in
-        `ldmatrix`.
+        16. None means one element for a function, and 16 bytes, as in `ldmatrix`, for addresses.
     smem_offset : int
         Start of the tile in shared memory, in bytes; a multiple of 128.
 
     Returns
     -------
     BankConflicts
-        `degree` is the largest degree with the map's own swizzle. `swizzles` has the degree of
-        every phase for each swizzle.
+        `degree` is the largest conflict degree with the map's own swizzle. `swizzles` has the
+        degree of every phase for each swizzle.
 
     Raises
     ------
     TmaPreconditionError
         If `tensor_map` is neither a TensorMap nor a Tile; if `access` is none of the four kinds; if
         the function raises; if an index or an address is outside the tile; if no instruction reads
-        `bytes_per_thread` bytes; or if an address is no multiple of this number.
+        `bytes_per_thread` bytes; or if an address is not a multiple of `bytes_per_thread`.
 
     Examples
     --------
@@ -368,7 +368,7 @@ class AccessSteps(Figure):
         return self._scene((phase,))
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Return a panel that shows the phases in turn; without animation it shows the first."""
+        """Return a panel that shows the phases in turn; without animation, the first phase."""
         return (self._scene(tuple(range(len(self.phases)))),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
@@ -395,7 +395,7 @@ class AccessSteps(Figure):
         """Return one line per phase."""
         rows = []
         for n, phase in enumerate(self.phases):
-            # A pair "thread:bank" for each thread that reads; `bank` is its first bank.
+            # A pair "thread:bank" for each thread that reads; `bank` is the first that it reads.
             reads = enumerate(phase, self.first_thread(n))
             banks = " ".join(f"{t}:{w[0] % BANKS}" for t, w in reads if w)
             row = f"phase {n + 1:>2}: {counted(self.degrees[n], 'wavefront')}   {banks}"

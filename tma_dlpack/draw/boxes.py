@@ -62,7 +62,7 @@ class Axis:
     ----------
     dimension, driver_dimension : int
         Index of the dimension in row-major order, and in the driver's order (innermost first). A
-        tensor of rank 1 is drawn with one row; for the axis of rows, both indices are then -1.
+        tensor of rank 1 is drawn as one row; both indices of its vertical axis are -1.
     extent : int
         Extent of the tensor, in elements. The innermost axis of an interleaved map counts units of
         16 or 32 bytes instead.
@@ -71,10 +71,10 @@ class Axis:
         these positions.
     shown : tuple of (int, int)
         Positions [first, last) that are drawn: the whole tensor and the box, or only positions near
-        the box if the whole would be longer than 12 tiles.
+        the box if tensor and box together are longer than 12 tiles.
     gathered : tuple of int
-        The positions of the rows that gather4 loads, in the order of the tile's rows; empty for a
-        box.
+        The positions of the rows that gather4 loads, in the order of the tile's rows; empty for any
+        other load.
     """
 
     dimension: int
@@ -146,7 +146,8 @@ class Axis:
     def bands(self, unit: float) -> list[Span]:
         """Return the box's in-bounds positions as spans [first, last), to draw as rectangles.
 
-        Positions without gaps are one span. So are positions of `unit` px that are too narrow.
+        Positions without gaps form one span. If a position, `unit` px, is smaller than LEAST_BAND,
+        the positions of a strided box form one span too.
         """
         first, last = max(self.start, 0), min(self.start + self.span, self.extent)
         if not self.gathered and (self.step == 1 or unit < LEAST_BAND):
@@ -154,7 +155,7 @@ class Axis:
         return [(p, p + 1) for p in self.taken if 0 <= p < self.extent]
 
     def borders(self) -> range:
-        """Return the positions of the borders between tiles of the tensor, in the drawn part."""
+        """Return the positions of the borders between tiles in the drawn part of the tensor."""
         first, last = self.shown
         return range(max(first // self.span + 1, 1) * self.span, min(last, self.extent), self.span)
 
@@ -199,12 +200,12 @@ class TensorBox(Figure):
     rows, columns : Axis
         The dimensions of the plot. For a tensor of rank 1, `rows` has the extent 1.
     outer : tuple of Axis
-        The other dimensions, outermost first. The picture shows one strip per outer dimension. The
-        plot shows the slice of the tensor at the box's first position along the outer dimensions.
+        The other dimensions, outermost first. The picture shows each of them as a strip. The plot
+        shows the slice of the tensor at the box's first position along these dimensions.
     remarks : tuple of str
         The value of out-of-bounds elements, and the unit of an interleaved layout.
     hits : tuple of Cell
-        Invisible cells at the source of each chunk that `shared` draws, for tooltips and links.
+        Invisible cells for tooltips and links, at the places of the chunks that `shared` draws.
     """
 
     title: str
@@ -226,7 +227,7 @@ class TensorBox(Figure):
         axes = (*self.outer, self.rows, self.columns)
         taken = math.prod(len(axis.taken) for axis in axes)
         inside = math.prod(axis.inside for axis in axes)
-        # Only an interleaved map has more than one remark; its elements are counted in units.
+        # Only an interleaved map has more than one remark; its positions are units, not elements.
         what = "units" if len(self.remarks) > 1 else "elements"
         copied = f"[{inside} are copied](is-data)"
         if inside == taken:
@@ -257,7 +258,7 @@ class TensorBox(Figure):
         return all(0 <= axis.start < axis.extent for axis in self.outer)
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Return one panel: plot, a strip per outer dimension, and overview if the plot is cut."""
+        """Return a panel: the plot, a strip per outer dimension, an overview if the plot is cut."""
         return (self._scene(PLOT_WIDTH),)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
@@ -305,7 +306,7 @@ class TensorBox(Figure):
         tensor = columns.clip((0, columns.extent)), rows.clip((0, rows.extent))
         # From back to front: other slices, tensor, filled part, copied part, box, borders of tiles.
         whole = rectangle("tensor", *tensor)
-        # Up to two slices behind the plot indicate outer dimensions; the hindmost is drawn first.
+        # Up to two slices behind the plot, drawn from back to front, indicate outer dimensions.
         slices_behind = min(2, sum(axis.extent - 1 for axis in self.outer))
         cells = []
         for n in range(slices_behind, 0, -1):
@@ -313,12 +314,12 @@ class TensorBox(Figure):
             cells.append(replace(whole, column=x, row=y))
         cut = columns.cut[0], rows.cut[0], columns.cut[1], rows.cut[1]
         cells += [replace(whole, style="ground"), *sides(*tensor, cut)]
-        # To scale, a gathered row could be thinner than a pixel, so it has a minimum height.
+        # Drawn to scale, a gathered row could be thinner than a pixel, so it has a minimum height.
         least = LEAST_BAND / height if rows.gathered else 0
         pieces = [(first, max(last, first + least)) for first, last in rows.pieces]
         filled = [rectangle("filled", columns.box, piece, hatched=True) for piece in pieces]
         cells += [replace(c, key="is-filled", title="out of bounds, filled") for c in filled]
-        # The whole box has been drawn as out of bounds. Draw its in-bounds part over it.
+        # The whole box has been drawn as out of bounds. Draw the in-bounds part over the box.
         parts, bands = columns.bands(width), rows.bands(height)
         # A box that is out of bounds along an outer dimension has no in-bounds part.
         if self.outer_inside and parts and bands:
@@ -394,8 +395,9 @@ def tensor(
         Start of the tile in shared memory, in bytes; a multiple of 128.
     shown : dict, optional
         Dimension (row-major index) -> the positions [first, last) to draw along this dimension. An
-        entry is ignored if the box is not within its positions. By default the whole dimension is
-        drawn, or only 12 tiles if it is longer. A strip of at most 64 positions is drawn whole.
+        entry is ignored if its positions do not contain the whole box. By default, a dimension is
+        drawn whole if it is at most 12 tiles long, or if it is a strip of at most 64 positions; of
+        any other dimension, 12 tiles are drawn.
     plane : (int, int), optional
         Row-major indices of the two dimensions of the plot: the vertical dimension, then the
         horizontal dimension. None means the two innermost dimensions. For a tensor (N, D, H, W, C),
@@ -459,8 +461,8 @@ def axis_of(request: CopyRequest, row_major: int, shown: Mapping[int, Span], lea
     if d == 1 and request.tiles != len(request.coords):
         rows = tuple(request.coords[:, d].tolist())
         drawn = min(0, *rows), max(extent - 1, *rows) + 1
-        return Axis(row_major, d, extent, 0, extent, 1, drawn, rows)  # the span is all rows
-    # A box of an interleaved map takes one slice, whatever its size is: see `TilePlan.counts`.
+        return Axis(row_major, d, extent, 0, extent, 1, drawn, rows)  # `span`: all rows
+    # A copy of an interleaved map has one slice, whatever the box size is: see `TilePlan.counts`.
     span = min(args.box_dim[d], plan.counts[d] * step)
     drawn = min(0, start), max(extent, start + span)
     most = MAX_TILES * span
@@ -494,7 +496,7 @@ def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
     for chunk in drawn_chunks(request):
         place = dict(enumerate(chunk.element))
         spans = {inner: chunk.last - chunk.first + 1}  # 1 along the other dimensions
-        # Skip a chunk if its position along a dimension outside the plane is not that of the box.
+        # Skip a chunk that is not in the slice at the box's first position of the outer dimensions.
         if any(p != request.coords[0, inner - d] for d, p in place.items() if d not in drawn):
             continue
         x, y = (place.get(axis.dimension, 0) for axis in (columns, rows))

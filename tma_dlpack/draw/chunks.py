@@ -22,7 +22,7 @@ from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
 CHUNKS = LINE_BYTES // CHUNK_BYTES  # chunks per line of 128 bytes
-ROWS_READ = 8  # rows of a tile that ldmatrix and wgmma read at once
+ROWS_READ = 8  # number of rows of a tile that ldmatrix and wgmma read at once
 MAX_LINES = 24  # maximum number of drawn lines of 128 bytes, per layout
 LEAST_BLOCK_BYTES = 1024  # minimum size of a block of lines; repeats of a block are not drawn
 
@@ -42,8 +42,8 @@ def request_of(
     """Return the checked load that a figure shows.
 
     A Tile has its own coordinates and offsets, so the other arguments are ignored. For a map
-    without coordinates, return the load of its first tile. Raise the same error as `load_tile` for
-    a load that it would refuse.
+    without coordinates, return the load of its first tile. If `load_tile` would refuse the load,
+    raise the same error.
     """
     require("tensor_map", tensor_map, (TensorMap, Tile), MAKE_ONE)
     if isinstance(tensor_map, TensorMap):
@@ -96,8 +96,8 @@ class Chunk:
     first, last : int
         First and last element (inclusive) of the line that are in this chunk.
     global_offset : int
-        Bytes from the map's global_address to the first element, which is valid only if this
-        element is in bounds.
+        Bytes from the map's global_address to the first element; valid only if this element is in
+        bounds.
     linear, placed : int
         Address of the chunk before and after the swizzle of the map.
     element : tuple of int
@@ -191,7 +191,7 @@ class Chunk:
 
 @lru_cache
 def _bits(mask: int, low: int) -> str:
-    """Return the name of the address bits that are selected by `mask`, shifted left by `low`.
+    """Return the numbers of the address bits that ``mask << low`` selects.
 
     >>> _bits(7, 4), _bits(1, 7)
     ('6:4', '7')
@@ -204,8 +204,8 @@ def _bits(mask: int, low: int) -> str:
 class MemoryLine:
     """A line of 128 bytes of shared memory; the last line may be shorter.
 
-    `slices` is empty for a box of one or two dimensions. For a larger box, `slices` has the outer
-    positions, within the box, of all rows in this line.
+    `slices` is empty for a box of one or two dimensions. For a box of more dimensions, `slices` has
+    the outer indices, in the box, of the rows in this line.
     """
 
     address: int
@@ -215,7 +215,7 @@ class MemoryLine:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lines to draw, and a sentence (`then`) about the lines after them that are not drawn.
+    """Lines to draw, and a sentence (`then`) about the omitted lines that follow.
 
     `is_cut` is True if lines are not drawn because the picture has no space for them.
     """
@@ -231,10 +231,10 @@ class Block:
 def smem_contents(request: CopyRequest, swizzle: TmaSwizzle) -> tuple[Block, ...]:
     """Return the lines of 128 bytes to draw for a tile in shared memory with `swizzle`.
 
-    Lines are omitted if they differ from drawn lines only in their row numbers. A sentence names
+    Lines are omitted if they differ from drawn lines only in their row numbers. `Block.then` names
     the omitted rows.
     """
-    # After `block` bytes, the layout is the same again, with other rows.
+    # The layout repeats every `block` bytes, with other rows.
     block = math.lcm(request.plan.pitch_bytes, request.plan.swizzle.repeat_bytes)
     while block < LEAST_BLOCK_BYTES:
         block *= 2
@@ -258,10 +258,10 @@ class _Contents:
     """The contents of each chunk from the first to the last byte of the tile.
 
     The arrays have the shape (lines of 128 bytes, 8 chunks). `address` is the chunk's address in
-    shared memory. `row` is the row of the tile in the chunk, and `byte` is the first byte of this
-    row in the chunk. `state` is an index of `_STATES`. `numbers` has six numbers per chunk: row,
-    first element, last element, global offset, address before the map's swizzle, and address after
-    the map's swizzle.
+    shared memory. `row` is the tile's row in the chunk, and `byte` is the index, in this row, of
+    the chunk's first byte. `state` is an index of `_STATES`. `numbers` has six numbers per chunk:
+    row, first element, last element, global offset, address before the map's swizzle, and address
+    after the map's swizzle.
     """
 
     def __init__(self, request: CopyRequest, swizzle: TmaSwizzle) -> None:
@@ -301,7 +301,7 @@ class _Contents:
     def blocks(self, step: int) -> tuple[Block, ...]:
         """Return blocks of `step` lines, at most MAX_LINES lines in all; omit repeated blocks."""
         count, room = len(self.address), MAX_LINES
-        # One entry per block: first line, end of its drawn lines, end of the lines that repeat it.
+        # Per block: first line, end of the drawn lines, end of the lines that repeat the block.
         drawn: list[tuple[int, int, int]] = []
         for begin in range(0, count, step):
             end = min(begin + step, count)

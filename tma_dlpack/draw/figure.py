@@ -47,7 +47,7 @@ PHONE_WIDTH = 400  # px; rows up to this width have the narrow layout
 PHONE_SCALE = 1.2  # scale of the narrow layout, so that letters are 12 px high
 GAP, MARGIN = 12, 8
 TITLE_SIZE, TITLE_HEIGHT = 12, 28
-BASELINE = 0.93  # distance from the top of a line of text to its baseline / font size
+BASELINE = 0.93  # distance of the baseline from the top of a line, per px of the font size
 # px: gap between hatching lines, length and depth of a tooth, size of an arrow's head.
 HATCH_GAP, TOOTH, TOOTH_DEPTH, HEAD = 7, 6, 3, 6
 
@@ -100,7 +100,7 @@ class Figure(ABC):
 
     @property
     def sentence(self) -> str:
-        """The caption, or ""; "[words](key)" in it are highlighted with the cells of the key."""
+        """The caption, or ""; "[words](key)" in it links words with the cells of `key`."""
         return ""
 
     @abstractmethod
@@ -108,7 +108,7 @@ class Figure(ABC):
         """Return the panels of the picture."""
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
-        """Return panels for a phone, at most `NARROW` px wide; by default those of `scenes`."""
+        """Return panels for a phone, at most `NARROW` px wide; by default, return `scenes()`."""
         return self.scenes()
 
     @abstractmethod
@@ -183,7 +183,7 @@ def prose(sentence: str) -> str:
 def panel_row(figure: Figure) -> str:
     """Return the HTML of a figure's panels, in rows that wrap on a narrow page."""
     wide, narrow = figure.scenes(), figure.narrow_scenes()
-    # id() of a wide panel -> its narrow panel. `side_by_side` returns the same wide panels.
+    # id() of a wide panel -> its narrow panel. `side_by_side` returns the same objects.
     other = dict(zip(map(id, wide), narrow, strict=True))
     rows = ("".join(_still(scene, other[id(scene)]) for scene in row) for row in side_by_side(wide))
     return "".join(f'<div class="tma-panels" style="{_ROW}">{row}</div>' for row in rows)
@@ -250,7 +250,7 @@ def played(
 
 
 def fragment(parts: Sequence[Figure | str]) -> str:
-    """Join figures and pieces of HTML, in which cells with the same key are highlighted together.
+    """Join figures and pieces of HTML, and let cells with the same key be highlighted together.
 
     A string in `parts` is HTML; the caller has escaped all text in it.
     """
@@ -370,7 +370,7 @@ def _drawn(scene: Scene, look: Look) -> str:
 
 def _cell(c: Cell, look: Look) -> str:
     if c.style in WORDS:
-        # 3.5 px below the middle is the baseline of a 10 px font.
+        # The baseline of a 10 px font is 3.5 px below the middle.
         x, y = bounds(c)[0], c.row + c.rows / 2 + 3.5
         begin = f'<text x="{x:g}" y="{y:g}" text-anchor="start"'
         return f"{begin}{look[c.style]}>{html.escape(c.text)}</text>"
@@ -431,8 +431,8 @@ def hatching(x: float, y: float, width: float, height: float) -> str:
     'M0 7L7 0'
     """
     path, reach = [], HATCH_GAP
-    # Line n joins the two points of the rectangle's edge where x + y is n * HATCH_GAP, counted
-    # from the upper left corner.
+    # Line n joins the two points of the rectangle's edge where x + y is n * HATCH_GAP; x and y are
+    # measured from the upper left corner.
     while reach < width + height:
         low = (reach - min(reach, height), min(reach, height))
         high = (min(reach, width), reach - min(reach, width))

@@ -14,15 +14,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-LABEL_SIZE = 10  # px of every label's font; text that does not fit is cut or omitted
+LABEL_SIZE = 10  # px: font size of every label; text that does not fit is cut or omitted
 LINE_HEIGHT = 1.2
-GLYPH_WIDTH = 0.61  # width of a monospace letter / font size; the widest common font has 0.602
+GLYPH_WIDTH = 0.61  # width of a monospace letter, per px of font size; common fonts: at most 0.602
 LETTER_WIDTH = LABEL_SIZE * GLYPH_WIDTH  # px
 NOTE_COLUMNS = 88  # maximum characters in a line of a note
-NARROW = 298  # maximum px of a panel on a phone of 390 px, where panels are scaled by 1.2
+NARROW = 298  # px: maximum width of a panel on a phone of 390 px, before its scaling by 1.2
 NARROW_COLUMNS = 44  # maximum characters in a line of a note, in the narrow layout
 MARGIN, GAP = 10, 8  # px around a panel, and between its parts
-HEADING_LINE, LINE, LEGEND_LINE = 18, 16, 20  # px of a line of a heading, a note, a legend
+HEADING_LINE, LINE, LEGEND_LINE = 18, 16, 20  # px: height of a line of a heading, note, legend
 SAMPLE = 22, 14  # px; width and height of a legend's cell
 
 WORDS = ("label", "muted", "strong", "alarm")  # the styles of text
@@ -219,7 +219,9 @@ def sides(columns: Span, rows: Span, cut: Sequence[bool]) -> list[Cell]:
 
 
 def window(first: int, whole: tuple[int, int], most: int) -> tuple[int, int]:
-    """Return at most `most` positions of `whole` from `first` on, or the last `most` positions.
+    """Return a span of at most `most` positions of `whole`.
+
+    The span begins at `first`, or earlier if fewer than `most` positions would remain.
 
     >>> window(90, (0, 100), 14), window(3, (0, 10), 14)
     ((86, 100), (0, 10))

@@ -13,8 +13,7 @@ const pixelOf = (colour) => {
   context.fillRect(0, 0, 1, 1);
   return context.getImageData(0, 0, 1, 1).data;
 };
-// JupyterLab handles each key before the focused element does. It leaves the keys of an element
-// with this attribute to the element.
+// JupyterLab handles each key before the focused element does, unless the element has this attribute.
 const OWN_KEYS = "data-lm-suppress-shortcuts";
 const ownKeys = (element) => element?.setAttribute(OWN_KEYS, "true");
 const isLabs = (event) => (event.key === "Enter" && (event.shiftKey || event.ctrlKey || event.metaKey || event.altKey)) ||
@@ -52,7 +51,8 @@ const keepLegible = (svg) => {
   const least = Math.min(own, ...[...svg.querySelectorAll("text")].map((t) => size(t) || own));
   svg.style.minWidth = `${Math.floor(LEAST_LETTER / least * svg.viewBox.baseVal.width)}px`;
   const { style } = svg.getRootNode().host;
-  style.overflowX = "auto";  // background: a shadow at each end with hidden content
+  style.overflowX = "auto";
+  // The background draws a shadow at each end where content is hidden.
   style.background = "linear-gradient(90deg,Canvas 30%,#0000) 0 0/40px 100% no-repeat local,linear-gradient(270deg,Canvas 30%,#0000) 100% 0/40px 100% no-repeat local," +
     "linear-gradient(90deg,#8c959faa,#0000) 0 0/14px 100% no-repeat scroll,linear-gradient(270deg,#8c959faa,#0000) 100% 0/14px 100% no-repeat scroll";
 };

@@ -36,7 +36,7 @@ const draw = (host, drawn) => {
   linkedOf(host.closest(".tma") || host.parentElement).attach(svg);
 };
 
-// In a narrow card, draw a panel in its narrow layout if it has such a layout.
+// Draw a panel's narrow layout, if there is one, while the parent element is narrower than NARROW.
 const NARROW = 560;  // px
 const arrange = (host) => {
   const narrow = Boolean(host.tmaNarrow) && host.parentElement.clientWidth < NARROW;

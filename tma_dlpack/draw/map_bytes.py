@@ -403,7 +403,7 @@ def _map_bytes(maps: tuple[TensorMap, ...], title: str) -> MapBytes:
     # The fields of all maps, in the order of the layout. Maps of two kinds have different fields.
     fields = [f for f in (DERIVED_FIELDS if derived else FIELDS) if any(f in of for of in own)]
     keys = _keys(f.label for f in fields)
-    # Bit n of a map is bit n of its bytes as a little-endian number.
+    # Bit n of a map is bit n of the little-endian number that its bytes form.
     first, last = (int.from_bytes(bytes(tm), "little") for tm in (maps[0], maps[-1]))
     changed = tuple([bit for bit in range(8 * MAP_BYTES) if (first ^ last) >> bit & 1])
     hosts = {tm.global_address for tm in maps if is_of_host_tensor(tm)}

@@ -20,7 +20,7 @@ from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
 UNIT, NARROW_UNIT = (50, 29), (28, 29)  # px: width and height of a chunk
-SLICE_ROWS, THEN_ROWS = 0.52, 0.7  # heights of a line of text between rows of chunks, in rows
+SLICE_ROWS, THEN_ROWS = 0.52, 0.7  # heights, in rows: heading of a slice, note on omitted lines
 COLOURS = "chunks at the same place in their rows have the same colour"
 #: State of a chunk -> a sample cell for the legend, and the meaning of the state.
 LEGEND = {
@@ -87,7 +87,7 @@ class DrawnLayout:
 
     @lazy
     def first_chunks(self) -> tuple[Chunk, ...]:
-        """The first chunks of the first 8 rows, which ldmatrix reads at once; () for fewer rows."""
+        """The first chunks of rows 0..7, which ldmatrix reads at once; () for fewer than 8 rows."""
         firsts = tuple(filter(_is_first, self.chunks))
         return firsts if len(firsts) == ROWS_READ else ()
 
@@ -113,7 +113,7 @@ def _with_first_of_spans(cell: Cell) -> Cell:
 
 
 def _slice_heading(slices: Sequence[tuple[int, ...]], row: float) -> list[Cell]:
-    """Return a heading with the outer positions, in the box, of the rows below the heading."""
+    """Return a heading such as "box[0, 1, ...]", with the outer indices of the rows below it."""
     first, last = (f"box[{', '.join(map(str, s))}, ...]" for s in (slices[0], slices[-1]))
     name = first if first == last else f"{first} to {last}"
     rule = Cell(0, row, "axis", columns=CHUNKS, rows=0)
@@ -205,8 +205,8 @@ def shared(
     Returns
     -------
     SharedMemory
-        `layouts` has the layout before the swizzle, then the layout after the swizzle. It has one
-        layout if the map has no swizzle.
+        `layouts` has the layout before the swizzle, then the layout after the swizzle. If the map
+        has no swizzle, there is only one layout.
 
     Raises
     ------

@@ -16,10 +16,10 @@ from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
 MAX_CHUNKS = 64
-# A chunk starts every SECONDS_PER_CHUNK, and its flight lasts FLIGHT * SECONDS_PER_CHUNK.
+# A new chunk starts every SECONDS_PER_CHUNK, and its flight lasts FLIGHT * SECONDS_PER_CHUNK.
 SECONDS_PER_CHUNK, HOLD_SECONDS, FLIGHT = 0.22, 2.5, 3.0
 HEADING = 2.4  # height in rows of the heading above the engine and above shared memory
-ENGINE_ROWS, ENGINE_ALL = 2.3, 2.6  # height of the engine in rows, without and with space below
+ENGINE_ROWS, ENGINE_ALL = 2.3, 2.6  # rows of the engine, without and with the space below it
 NAMES = "2.5 is chunk 5 of row 2 of the box"
 ORDER = "The picture goes row by row; NVIDIA does not document in which order the engine copies."
 
@@ -216,7 +216,7 @@ def _flight(
 ) -> str:
     """Return the keyframes of a chunk: it waits, moves through the engine, and stays in its place.
 
-    If `source` is None, the chunk is out of bounds and appears only in the engine.
+    If `source` is None, the chunk is out of bounds and is hidden until it is in the engine.
     """
 
     def at(column: float, row: float) -> str:
@@ -225,7 +225,7 @@ def _flight(
         return f"{{transform:translate({x:g}px,{y:g}px)}}"
 
     start, middle, end = (_percent(n + share * FLIGHT, total) for share in (0, 0.5, 1))
-    # A jump needs two keyframes: the chunk is hidden at `start`, and visible 0.01 % later.
+    # A sudden appearance needs two keyframes: hidden at `start`, and visible 0.01 % later.
     begin = f"0%,{start:.2f}%{{opacity:0}}{start + 0.01:.2f}%,"
     if source is not None:
         begin = f"0%,{start:.2f}%{at(*source)}"
@@ -235,7 +235,7 @@ def _flight(
 
 
 def _count(n: int, chunks: int, total: float) -> str:
-    """Return the keyframes of byte count n: visible from the end of flight n - 1 to that of n."""
+    """Return the keyframes that show byte count n between the ends of flights n - 1 and n."""
     begin, end = (_percent(k + FLIGHT, total) if k >= 0 else 0.0 for k in (n - 1, n))
     before = "0%{opacity:0}" * bool(n)
     after = f"{end:.2f}%{{opacity:0}}" * (n < chunks)
@@ -243,5 +243,5 @@ def _count(n: int, chunks: int, total: float) -> str:
 
 
 def _percent(chunks: float, total: float) -> float:
-    """Return the time of `chunks` times SECONDS_PER_CHUNK, in percent of `total` seconds."""
+    """Return ``chunks * SECONDS_PER_CHUNK`` in percent of `total` seconds."""
     return 100 * SECONDS_PER_CHUNK * chunks / total

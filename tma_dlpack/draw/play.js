@@ -1,5 +1,5 @@
 // Players of figures: they switch between pictures, and select frames. Python has computed all pictures and frames.
-// Without scripts, the page shows only the chosen picture. `PLAYERS` in figure.py has the scripts of other players.
+// Without scripts, the page shows only one picture. `PLAYERS` in figure.py has the scripts of other players.
 
 const unpack = async (packed) => JSON.parse(await inflated(packed));
 const set = (node, attributes) => {

@@ -139,7 +139,7 @@ class Im2colWalk(Figure):
         return _around(first.h, rows), _around(first.w, columns)
 
     def runs(self, image: Image) -> list[tuple[int, int, int]]:
-        """Return (h, first w, last w) for each run of pixels with one h, in the walk's order."""
+        """Return (h, first w, last w) for each run of pixels with the same h, in walk order."""
         rows = [list(row) for _, row in groupby(image.pixels, key=lambda p: p.h)]
         return [(row[0].h, row[0].w, row[-1].w) for row in rows]
 
