@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from tma_dlpack.verification.bandwidth import bandwidth
     from tma_dlpack.verification.run import verify
 
-__version__ = "0.4.0.dev0"
+__version__ = "0.4.0"
 
 __all__ = [
     "TARGETS",
