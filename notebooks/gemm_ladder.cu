@@ -249,7 +249,7 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
     give_registers<40>();
     at = at.producer();
     for (int k0 = 0; threadIdx.x == 0 && k0 < k; k0 += TILE_K, at.advance()) load_stage(k0);
-    cluster_sync();  // no block ends while the other block still loads into its shared memory
+    cluster_sync();  // the other block loads into this block's shared memory: wait for it before the end
     return;
   }
   take_registers<232>();
@@ -291,7 +291,7 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
     at = at.producer();
     for (int tile = tiles.first(); threadIdx.x == 0 && tile < tiles.count(); tile += tiles.step())
       for (int k0 = 0; k0 < k; k0 += TILE_K, at.advance()) load_stage(k0, tiles.place(tile));
-    cluster_sync();  // no block ends while the other block still loads into its shared memory
+    cluster_sync();  // the other block loads into this block's shared memory: wait for it before the end
     return;
   }
   take_registers<232>();

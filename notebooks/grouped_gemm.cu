@@ -151,5 +151,5 @@ extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(gemm::THREADS, 
             places + blockIdx.x * CONSUMERS + warpgroup,
             c_boxes + warpgroup * Choose::c_boxes * C_BOX_BYTES, k);
   }
-  cluster_sync();  // no block ends while the other block still loads into its shared memory
+  cluster_sync();  // the other block loads into this block's shared memory: wait for it before the end
 }

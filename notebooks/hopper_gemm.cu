@@ -270,7 +270,7 @@ __device__ void run(const Map& c, Tiles<Choose> tiles, int k, LoadStage load_sta
     }
     if (threadIdx.x % 128 == 0) store_wait_read();  // shared memory must live until the engine has read it
   }
-  cluster_sync();  // no block ends while the other block still loads into its shared memory
+  cluster_sync();  // the other block loads into this block's shared memory: wait for it before the end
 }
 
 template <class Choose>

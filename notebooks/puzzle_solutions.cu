@@ -223,7 +223,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1)
     load_multicast(tile, x, &full, 0b11, 0, 16 * (blockIdx.x / 2));
   wait(&full, 0);
   for (int i = threadIdx.x; i < 512; i += 128) out[512 * blockIdx.x + i] = (rank + 1) * tile[i];
-  cluster_sync();  // no block ends while the other block's load may still write into it
+  cluster_sync();  // the other block loads into this block's shared memory: wait for it before the end
 }
 
 // 11  The engine writes the whole box, so the barrier counts all its bytes. Threads that write to out

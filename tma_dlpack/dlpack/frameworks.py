@@ -394,10 +394,10 @@ def words_of(view: TensorView) -> Words:
 def is_trusted(kind: type) -> bool:
     """Return whether a trusted framework defines a type or the type's `__dlpack__`.
 
-    A map of a trusted type's tensor keeps only the tensor alive, and not the tensor's capsule. If
-    the map kept the capsule, a tensor that has its own map as an attribute would be in a reference
-    cycle with the capsule. Python would never free this cycle, because the garbage collector does
-    not follow the references of capsules.
+    If the type of a tensor is trusted, a map of the tensor keeps the tensor alive, but not the
+    tensor's capsule. If the map kept the capsule, a tensor that has its own map as an attribute
+    would be in a reference cycle with the capsule. Python would never free this cycle, because the
+    garbage collector does not follow the references of capsules.
     """
     maker = next((base for base in kind.__mro__ if "__dlpack__" in vars(base)), kind)
     return framework_of(kind).trusted or framework_of(maker).trusted

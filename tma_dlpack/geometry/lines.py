@@ -73,7 +73,7 @@ def _taken(tile_plan: TilePlan) -> list[tuple[int, IntArray]]:
     """Return ``j[d] * s[d]`` of each dimension d that lines step through.
 
     ``j[d]`` is 0, 1, ..., n[d] - 1, and ``s[d]`` is the step. The array of a dimension varies only
-    along the dimension's axis of `line_shape`.
+    along the axis of `line_shape` that belongs to the dimension.
     """
     counts, steps, dims = tile_plan.counts, tile_plan.steps, tile_plan.line_dims
     taken = (np.arange(0, counts[d] * steps[d], steps[d]) for d in dims)

@@ -330,7 +330,7 @@ def _arrive_bytes(g: Any, barrier: Barrier, size_bytes: int, lanes: IntArray) ->
 
 
 def check_arrivals(g: Any, barrier: Barrier, count: int, lanes: IntArray) -> None:
-    """End the run if `count` arrivals at a barrier are not allowed.
+    """End the run if a barrier does not allow `count` more arrivals.
 
     More arrivals than the phase needs are not allowed while bytes are pending. 0 arrivals are never
     allowed.

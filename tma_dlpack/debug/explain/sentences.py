@@ -202,9 +202,10 @@ _NO_BITS: Final = (
 
 
 class RefusedCall:
-    """The parts of a refusal's line: the driver's call (if the line has one), tensor and options.
+    """The parts of the line of a refusal.
 
-    `why` has all other parts, such as the reason why there is no call.
+    `call`, `tensor` and `options` have the parts of these names, and `rules` has the set of rules.
+    `why` has the remaining text, such as the reason why there is no call.
     """
 
     function: str

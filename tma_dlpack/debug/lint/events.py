@@ -302,8 +302,9 @@ class Events:
             self._open.clear()
 
     def _operands(self, code: Instruction, block: int) -> Iterator[Event]:
-        """Yield the reads of a matrix product through descriptors with a known value.
+        """Yield the reads of a matrix product, for each descriptor whose value is known.
 
+        A matrix product reads shared memory through descriptors.
         Bits 0 to 13 of a descriptor are the address divided by 16. The analysis places shared
         arrays at multiples of `APART`, so the address also identifies the array.
         """
