@@ -58,6 +58,7 @@ def test_no_text_is_made_of_a_rejected_candidate(call, monkeypatch):
 
 
 def test_a_text_is_a_function_or_a_constant_of_the_source():
+    pytest.importorskip("torch")  # NumPy 1.26 alone lacks some of the types
     constants = {
         node.value
         for path in Path(fixes.__file__).parent.glob("*.py")
