@@ -239,7 +239,7 @@ def python_judge() -> str:
         "",
         "from typing import Any",
         "",
-        f"ABI = {abi():#010x}  # checksum of the struct, the rows and the options",
+        f"ABI = {abi():#010x}  # checksum of the described struct, the rules and the options",
         "",
         *(f"{name} = {CONSTANTS[name]}" for name in used),
         "",
