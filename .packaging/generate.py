@@ -241,7 +241,7 @@ def c_tables() -> str:
             "",
             *header_version(),
             "",
-            "/* A checksum of these tables: the fields of TmaDlpackDescribed, the rules, and the options. */",
+            "/* A checksum of TmaDlpackDescribed, the rules and the options. */",
             f"#define TMA_DLPACK_TABLES_ABI {abi():#010x}u",
             "",
             *constants,

@@ -72,7 +72,7 @@ def c_options() -> list[str]:
         " * count are not read. */",
         "typedef struct {",
         "  int kind;         /* TMA_DLPACK_TILED, ..._IM2COL or ..._IM2COL_WIDE */",
-        '  int driver_rules; /* 1: rules="driver"; 0: the rules of libcu++, or for im2col the documented rules */',
+        '  int driver_rules; /* 1: rules="driver"; 0: the default of `rules=` */',
         "  int asked_type;   /* CUtensorMapDataType, or TMA_DLPACK_OWN_TYPE */",
         "  int interleave, swizzle, l2_promotion, oob_fill, mode, has_swizzle;",
         "  int box_count, elem_stride_count; /* elem_stride_count = TMA_DLPACK_NOT_GIVEN: all 1 */",

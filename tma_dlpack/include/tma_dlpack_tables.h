@@ -23,7 +23,7 @@
 #define TMA_DLPACK_END
 #endif
 
-/* A checksum of these tables: the fields of TmaDlpackDescribed, the rules, and the options. */
+/* A checksum of TmaDlpackDescribed, the rules and the options. */
 #define TMA_DLPACK_TABLES_ABI 0x13140ba6u
 
 #define TMA_DLPACK_TILED 0
@@ -134,7 +134,7 @@ enum { TMA_DLPACK_NOT_GIVEN = -1 }; /* the count of an array that was omitted */
  * count are not read. */
 typedef struct {
   int kind;         /* TMA_DLPACK_TILED, ..._IM2COL or ..._IM2COL_WIDE */
-  int driver_rules; /* 1: rules="driver"; 0: the rules of libcu++, or for im2col the documented rules */
+  int driver_rules; /* 1: rules="driver"; 0: the default of `rules=` */
   int asked_type;   /* CUtensorMapDataType, or TMA_DLPACK_OWN_TYPE */
   int interleave, swizzle, l2_promotion, oob_fill, mode, has_swizzle;
   int box_count, elem_stride_count; /* elem_stride_count = TMA_DLPACK_NOT_GIVEN: all 1 */
