@@ -4,7 +4,7 @@ Run this script after a change of the rows in `checks/`, of `checks.struct.STRUC
 `tables/`. It writes
 
 ``tma_dlpack/checks/judge.py``               the judge in Python
-``tma_dlpack/tables/abi.py``                 a checksum of the rows, and the rare options
+``tma_dlpack/tables/abi.py``                 a checksum of the rules' rows, and the rare options
 ``tma_dlpack/include/tma_dlpack_tables.h``   the judge, limits, data types, targets, fields in C
 ``tma_dlpack/include/tma_dlpack_options.hpp``  the options in C++
 ``tma_dlpack/explorer/tables.js``            the tables in JavaScript, with names and messages
@@ -188,7 +188,7 @@ def c_fields() -> list[str]:
 
 
 def fields_of(is_array: bool) -> str:
-    """Return FIELD(name) for each array of the struct if `is_array`, otherwise for each number."""
+    """Return ``FIELD(name)`` for the fields of the struct: arrays if `is_array`, else numbers."""
     return " ".join(f"FIELD({name})" for name, count, *_ in STRUCT if bool(count) is is_array)
 
 

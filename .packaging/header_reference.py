@@ -6,9 +6,10 @@ A verb is a function of the header. Two lines follow the comment of each verb::
     //   e.g. an example
 
 The entry of a verb on the page contains these two lines, the comment, and the declarations that
-follow. A line such as ``// ---- loads ----`` begins a chapter. A declaration without these two
-lines, such as an overload with a policy for L2, belongs to the previous entry if both declare the
-same name. The pages are checked in. A test compares the pages with the output of this generator.
+follow. A line such as ``// ---- loads ----`` begins a chapter. If a declaration has no such two
+lines, but the name of the previous entry, the declaration belongs to the previous entry. (An
+example is an overload with a policy for L2.) The pages are checked in. A test compares the pages
+with the output of this generator.
 """
 
 from __future__ import annotations
@@ -170,7 +171,7 @@ def verbs(text: str) -> list[Verb]:
 
 
 def plain(text: str) -> str:
-    """Return a comment as Markdown: escape special characters, except between backticks."""
+    """Return a comment as Markdown, with escaped special characters outside of backticks."""
     parts = text.split("`")
     parts[::2] = [re.sub(r"([\\*_<>\[\]#])", r"\\\1", part) for part in parts[::2]]
     return "`".join(parts)
@@ -230,7 +231,7 @@ def part_of(entry: Verb) -> str:
 
 
 def links(header: str) -> dict[str, str]:
-    """Return verb -> the address of its entry, relative to the folder of the pages."""
+    """Return for each verb the address of its entry, relative to the folder of the pages."""
     return {e.name: f"{part_of(e)}#{e.name.lower()}" for e in verbs(header)}
 
 

@@ -62,7 +62,7 @@ def _static(text: object) -> str:
 
 
 def js_rows() -> list[dict[str, Any]]:
-    """Return the columns that the page uses, as one dict for each rule."""
+    """Return one dict for each rule, with the columns that the page uses."""
     rows = []
     for rule in RULES:
         columns = {
@@ -231,7 +231,7 @@ def js_operand() -> dict[str, Any]:
 
 
 def js_verbs() -> dict[str, Any]:
-    """Return kind of map -> the names of its function, and the defaults of the parameters."""
+    """Return for each kind of map the names of its function and the defaults of its parameters."""
     rows = {}
     for kind, (_, make) in choice.VERBS.items():
         given = choice.parameters(kind)

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-sys.modules["tma_dlpack.native._core"] = None  # type: ignore[assignment]  # it may be out of date
+sys.modules["tma_dlpack.native._core"] = None  # type: ignore[assignment]  # _core may be stale
 
 from tma_dlpack.checks import RULES  # noqa: E402
 from tma_dlpack.checks.struct import LOOPS, STRUCT  # noqa: E402
@@ -155,7 +155,7 @@ def names_in(expression: str) -> set[str]:
 
 
 class OfCapability(InC):
-    """Print an expression as C. Its only names are `major` and `minor` of a capability."""
+    """Print an expression of `major` and `minor` (of a compute capability) as C."""
 
     def visit_Name(self, node: ast.Name) -> str:
         assert node.id in ("major", "minor")
@@ -194,7 +194,7 @@ def judge_lines(syntax: Syntax) -> list[str]:
         return [head, *inner, *filter(None, [syntax.end])]
 
     lines = []
-    loaded: set[str] = set()  # fields that the lines above load for every kind of map
+    loaded: set[str] = set()  # fields that earlier lines load for every kind of map
     for kinds, condition in KIND_GROUPS.items():
         groups: dict[str, list[str]] = {"": []}
         fields = {"kind"}
@@ -335,7 +335,7 @@ def _c_predicate(rule: Rule) -> list[str]:
 
 
 def abi() -> int:
-    """Return a checksum of the struct, the rows, the constants and the options."""
+    """Return a checksum of `STRUCT`, the rows of the rules, the constants and the rare options."""
     words = [(r.id, r.holds, r.each, r.kinds, sorted(r.sets), r.make_only) for r in RULES]
     options = [option[:3] for option in arguments.RARE_OPTIONS]
     return zlib.crc32(repr((STRUCT, words, sorted(CONSTANTS.items()), COLUMNS, options)).encode())
