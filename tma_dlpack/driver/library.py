@@ -33,7 +33,7 @@ _POINTER_RANGE_SIZE = 12
 SUCCESS = 0
 _INVALID_VALUE = 1
 _INVALID_CONTEXT = 201
-#: Results such as CUDA_ERROR_ILLEGAL_INSTRUCTION. After them, this process can run no kernel.
+#: Results after which this process can run no kernel, such as CUDA_ERROR_ILLEGAL_INSTRUCTION.
 _KILLED = frozenset({700, 702, 714, 715, 716, 717, 718, 719})
 
 #: Function -> the first driver that has the function, as a CUDA version with the version of the

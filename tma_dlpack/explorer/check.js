@@ -104,7 +104,7 @@ const tmaCheck = (() => {
     }
   }
 
-  /** Field of the struct -> function that describes it in words. The argument alone does not show these values. */
+  /** Computed field of the struct -> function that describes the field in words. No argument alone shows the value. */
   const MEASURES = {
     inner_box_bits: (c) => `a row of the box is ${c.inner_box_bits / 8} bytes`,
     span_bits: (c) => `the swizzle spans ${c.span_bits / 8} bytes`,

@@ -85,7 +85,7 @@ const tmaGeometry = (() => {
 
   // -- one tile ----------------------------------------------------------------------------------
 
-  /** Return the position of line i of a box. Of the dimensions in which lines differ, the innermost changes fastest. */
+  /** Return the position of line i of a box. Lines are counted along their innermost dimension first. */
   function boxPosition(a, p, coords, i) {
     const position = [...coords];
     for (let d = p.unitBytes ? 0 : 1; d < a.rank; ++d) {

@@ -98,7 +98,8 @@ class Host {
       state.shape = list;
     }
   }
-  // Return the state for another kind of map. If the tensor has fewer than 3 dimensions, an im2col map gets images.
+  // Return the state for another kind of map. An im2col map gets a tensor of images if the tensor has fewer than 3
+  // dimensions.
   otherKind(state) {
     const shape = state.kind !== "tiled" && state.shape.length < 3 ? IMAGES : state.shape, { target } = state;
     const has = (name) => tmaRequest.targetOf(name).has_wide, isWide = state.kind === "im2col_wide";

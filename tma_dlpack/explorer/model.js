@@ -36,7 +36,7 @@ const tmaModel = (() => {
     const value = C.valueOf(request, field), number = place === null ? value : value[place];
     const why = (n) => reasonOf(put(request, field, n, place)), a = read(request);
     const reach = C.reachOf(a, field, place), isWide = field === "box_sizes" && reach.most > T.K.MAX_BOX;
-    const whole = Math.ceil(a.global_dim[0] / reach.step) * reach.step; // limits the slider of a long split row
+    const whole = Math.ceil(a.global_dim[0] / reach.step) * reach.step; // the end of the slider with split_inner
     return legalNumber(number, isWide ? { ...reach, most: Math.min(reach.most, whole) } : reach, why);
   }
 

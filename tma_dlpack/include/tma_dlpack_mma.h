@@ -26,8 +26,8 @@ namespace unchecked
 {
 #endif
 
-// Lists of N registers. LIST_N is the text of the list in an instruction, and EACH_N(F) is F(0),
-// F(1), ... for the N registers.
+// Lists of N registers. LIST_N is the list's text in an instruction. EACH_N(F) is F(0), F(1), ...,
+// F(N - 1).
 #define TMA_DLPACK_LIST_1 "%0"
 #define TMA_DLPACK_LIST_2 "%0, %1"
 #define TMA_DLPACK_LIST_4 "%0, %1, %2, %3"

@@ -136,7 +136,7 @@ static void open_files(void) {
   if (error != 0) write_problem("counts", error, "");
 }
 
-/* Empty the tables. Do not free their entries, because another thread may read the entries. */
+/* Empty the tables. Do not free the entries, because another thread may read the entries. */
 static void forget_all(void) {
   memset((void *)by_call, 0, sizeof by_call);
   memset((void *)by_body, 0, sizeof by_body);
