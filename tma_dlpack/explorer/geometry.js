@@ -276,7 +276,7 @@ const tmaGeometry = (() => {
     };
   }
 
-  /** Return a tile as a matrix that consists of columns of spans; null if the tile is not one matrix. */
+  /** Return a tile as a matrix, divided into columns of one span each; null if the tile is not one matrix. */
   function matrixOf(a) {
     const p = plan(a), bytes = Math.floor(a.row.element_bits / 8); // 0 for packed types
     if (p.unitBytes || !bytes) return null;

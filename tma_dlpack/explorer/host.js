@@ -28,7 +28,7 @@ class Host {
     if (!this.ok) this.instead = this.withFix();
   }
   // Return the result of the repaired state, or null. If the first state of a page is refused, the page has not drawn
-  // an accepted state before, so it draws the repaired state.
+  // an accepted state before, so the page draws the repaired state.
   withFix() {
     const repaired = this.repaired();
     let found = repaired && resultOf(repaired);

@@ -20,8 +20,8 @@ const tmaModel = (() => {
   const { read, encodeArguments } = R, { reasonOf, put, python } = C;
   // -- the legal values of a control -------------------------------------------------------------
 
-  // The control of a coordinate ends AROUND elements outside of the tensor. The control of an im2col offset ends at
-  // MAX_TAP. If a control has at most MANY steps, each step is checked.
+  // The slider of a coordinate extends AROUND elements past each end of the tensor. The slider of an im2col offset ends
+  // at MAX_TAP. If a control has at most MANY steps, each step is checked.
   const AROUND = 64, MAX_TAP = 31, MANY = 32;
 
   /** Return the legal values of a control while all other values are unchanged: {least, most, step, reason, refused:

@@ -256,8 +256,9 @@ static inline const char *tma_dlpack_flat_layout(const TmaDlpackTensor *tensor,
 }
 
 /* Describe the tensor's memory by the options `shape` and `strides`. If `strides` is omitted, the
- * tensor's strides or the strides of a row-major tensor are used. If both kinds of strides are
- * possible, they must be equal. Returns NULL, or the reason why the options cannot be used. */
+ * tensor's strides or the strides of a row-major tensor are used. If the tensor's strides and the
+ * row-major strides are both possible, they must be equal. Returns NULL, or the reason why the
+ * options cannot be used. */
 static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options, int64_t element_bits,
                                                 TmaDlpackLayout *layout) {
   TmaDlpackLayout own = *layout;
