@@ -312,7 +312,8 @@ def _survey() -> tuple[Any, DriverStatus]:
     except OSError as error:
         reason = f"no CUDA driver: {LIBRARY} was not found ({error}); install an NVIDIA driver"
         return None, DriverStatus(None, (), reason)
-    # An old driver lacks some functions. `driver_function` raises an error if the caller needs one.
+    # An old driver lacks some functions. `driver_function` raises an error if the caller needs such
+    # a function.
     for name, letters in _SIGNATURES.items():
         function = getattr(library, name, None)
         if function is not None:

@@ -82,7 +82,7 @@ const tmaCandidates = (() => {
     values.map((n, d) => (d === values.length - 1 - i ? value : n));
 
   // The struct has only five entries of a box. If the tensor has at most five dimensions, only the five innermost
-  // entries of its box are kept.
+  // entries of the box are kept.
   const keptBox = (r) => (r.rank > K.MAX_RANK ? r.box : r.box.slice(-K.MAX_RANK));
   const withBoxEntry = (r, i, value) =>
     r.isTiled ? { box_sizes: withEntry(keptBox(r), i, value) } : { channels_per_pixel: value };

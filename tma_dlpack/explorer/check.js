@@ -36,7 +36,8 @@ const tmaCheck = (() => {
     return { ...defaults, address: 0, target: "sm_90" }[name] ?? null;
   }
 
-  /** Return a copy of a request in which `name` has another value, or in which its entry `index` has another value. */
+  /** Return a copy of a request in which `name` has another value, or in which entry `index` of the list `name` has
+   *  another value. */
   function put(request, name, value, index = null) {
     if (index === null) return { ...request, [name]: value };
     const values = [...valueOf(request, name)];

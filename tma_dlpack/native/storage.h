@@ -38,8 +38,8 @@ struct MapStorage;
 
 /* The memory of a freed map. The next new map uses this memory. A program that makes a map at every
  * step also frees a map at every step. To reuse the memory takes half the time of CPython's
- * allocator, because the allocator also informs the collector. The owners of this struct are the
- * module and all maps that the module made. */
+ * allocator; the allocator also informs the collector. The owners of this struct are the module and
+ * all maps that the module made. */
 typedef struct {
   struct MapStorage *map; /* the free memory, or NULL */
   Py_ssize_t owners;
