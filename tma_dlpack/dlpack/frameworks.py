@@ -61,7 +61,7 @@ class Native(NamedTuple):
     storage : callable (tensor) -> Storage
         Returns the memory around a tensor.
     read : callable (tensor) -> Export or None
-        Reads a tensor without `__dlpack__`. The result is None if `__dlpack__` must be called.
+        Reads a tensor without calling `__dlpack__`; returns None if `__dlpack__` must be called.
     current_stream : callable (device id) -> CUstream, or None
         Returns the stream on which the framework's kernels run. None means the legacy default
         stream.
@@ -86,7 +86,7 @@ class Framework:
     name : str
         The framework's name in messages.
     packages : tuple of str
-        The Python packages that define its tensors.
+        The Python packages that define the framework's tensors.
     distributions : tuple of str
         The names under which pip installs the framework, for the command `doctor`.
     dlpack : str
@@ -112,8 +112,8 @@ class Framework:
         Whether the framework's tensors are always on a GPU, so that the C extension need not call
         `__dlpack_device__`.
     no_numbers : tuple of str
-        Names of data types without numbers. Exporting a tensor of such a type would end the process
-        instead of raising an exception.
+        Names of data types whose values are not numbers. Exporting a tensor of such a type would
+        end the process instead of raising an exception.
     fix : callable (tensor) -> str or None
         Returns the fix for an object that cannot be exported; None means the fix of the refusal's
         row.

@@ -167,7 +167,7 @@ def canonical_strides(
 
     Examples
     --------
-    One row of 1733 float16 values. No access uses its outer stride of 99 elements:
+    One row of 1733 float16 values. No access uses the outer stride, which is 99 elements:
 
     >>> canonical_strides((1, 1733), (99, 1), 16)
     (1736, 1)
@@ -215,7 +215,7 @@ class TensorView:
         The capsule of an unknown producer; None for known producers. An unknown producer may export
         a temporary copy. Then the capsule keeps the copy's memory alive.
     own : TensorView or None
-        If the method `as_strided` made this view, the view from which it was made; else None.
+        The view whose method `as_strided` made this view; None for other views.
     offset_bytes : int
         Bytes from the address of `own` to `address`.
     """
@@ -234,7 +234,7 @@ class TensorView:
 
     @property
     def extent_bytes(self) -> int:
-        """Bytes from the start of the first to the end of the last element, gaps included."""
+        """Bytes from the start of the first element to the end of the last, including gaps."""
         if 0 in self.shape:
             return 0
         last = sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))

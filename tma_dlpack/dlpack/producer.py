@@ -101,7 +101,7 @@ def read(tensor: object) -> Export:
         _being_read.discard(key)
 
 
-_being_read: set[tuple[int, int]] = set()  # (id of a thread, id of the tensor that it reads)
+_being_read: set[tuple[int, int]] = set()  # (id of a thread, id of its current tensor)
 
 
 def _read(tensor: Any) -> Export:

@@ -70,7 +70,7 @@ class Parameter(NamedTuple):
 
 
 class Encoder(NamedTuple):
-    """One function cuTensorMapEncode*: its name, and its parameters without the first one, the map.
+    """One function cuTensorMapEncode*: its name, and its parameters except the first (the map).
 
     `since` is the first version of CUDA with this function, as cuDriverGetVersion returns it.
     """

@@ -33,7 +33,7 @@ _POINTER_RANGE_SIZE = 12
 SUCCESS = 0
 _INVALID_VALUE = 1
 _INVALID_CONTEXT = 201
-#: Results such as CUDA_ERROR_ILLEGAL_INSTRUCTION. After them, this process can run no kernel.
+#: Results after which this process can run no kernel, such as CUDA_ERROR_ILLEGAL_INSTRUCTION.
 _KILLED = frozenset({700, 702, 714, 715, 716, 717, 718, 719})
 
 #: Function -> the first driver that has the function, as a CUDA version with the version of the
@@ -312,7 +312,8 @@ def _survey() -> tuple[Any, DriverStatus]:
     except OSError as error:
         reason = f"no CUDA driver: {LIBRARY} was not found ({error}); install an NVIDIA driver"
         return None, DriverStatus(None, (), reason)
-    # An old driver lacks some functions. `driver_function` raises an error if the caller needs one.
+    # An old driver lacks some functions. `driver_function` raises an error if the caller needs such
+    # a function.
     for name, letters in _SIGNATURES.items():
         function = getattr(library, name, None)
         if function is not None:

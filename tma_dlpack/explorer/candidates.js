@@ -82,7 +82,7 @@ const tmaCandidates = (() => {
     values.map((n, d) => (d === values.length - 1 - i ? value : n));
 
   // The struct has only five entries of a box. If the tensor has at most five dimensions, only the five innermost
-  // entries of its box are kept.
+  // entries of the box are kept.
   const keptBox = (r) => (r.rank > K.MAX_RANK ? r.box : r.box.slice(-K.MAX_RANK));
   const withBoxEntry = (r, i, value) =>
     r.isTiled ? { box_sizes: withEntry(keptBox(r), i, value) } : { channels_per_pixel: value };
@@ -162,7 +162,7 @@ const tmaCandidates = (() => {
     return withBoxEntry(r, 0, Math.ceil((inner * old) / bits));
   }
 
-  /** Return those of the other data types whose elements have whole bytes. */
+  /** Return the other data types whose elements are whole bytes. */
   const carriers = (r) => dataTypes(r).filter(({ change }) =>
     change.data_type === null || T.DATA_TYPES[R.member("data_type", change.data_type)].packed_unit === 1);
 
@@ -214,7 +214,7 @@ const tmaCandidates = (() => {
       if (last >= r.rank) break;
       if (!range(last, first).every((d) => strides[d] === shape[d + 1] * strides[d + 1] || shape[d] === 1)) continue;
       const around = (values, one) => [...values.slice(0, first), one, ...values.slice(last + 1)];
-      let size = box[last]; // multiplied by an outer box entry while the box spans all inner dimensions
+      let size = box[last]; // is multiplied by the next outer entry of the box while the box spans all inner dimensions
       for (let d = last - 1; d >= first && size >= product(shape.slice(d + 1, last + 1)); --d) size *= box[d];
       const kept = [...range(first), null, ...range(r.rank, last + 1)];
       found.push(...reshaped(r, kept, around(shape, product(shape.slice(first, last + 1))),

@@ -36,7 +36,8 @@ const tmaCheck = (() => {
     return { ...defaults, address: 0, target: "sm_90" }[name] ?? null;
   }
 
-  /** Return a copy of a request in which `name` has another value, or in which its entry `index` has another value. */
+  /** Return a copy of a request in which `name` has another value, or in which entry `index` of the list `name` has
+   *  another value. */
   function put(request, name, value, index = null) {
     if (index === null) return { ...request, [name]: value };
     const values = [...valueOf(request, name)];
@@ -104,7 +105,7 @@ const tmaCheck = (() => {
     }
   }
 
-  /** Field of the struct -> function that describes it in words. The argument alone does not show these values. */
+  /** Computed field of the struct -> function that describes the field in words. No argument alone shows the value. */
   const MEASURES = {
     inner_box_bits: (c) => `a row of the box is ${c.inner_box_bits / 8} bytes`,
     span_bits: (c) => `the swizzle spans ${c.span_bits / 8} bytes`,

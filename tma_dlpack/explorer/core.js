@@ -145,8 +145,8 @@ const tmaRequest = (() => {
     throw new RangeError(`address is ${request.address}; it must be 0 or more, and below 2^62`);
   }
 
-  /** Call the C core's function `describe` for a request. Return the kind, rules, target and dtype, which the C core
-   *  does not return. */
+  /** Call the C core's function `describe` for a request. Return the kind, rules, target and dtype, which are not in
+   *  the result of the C core. */
   function described(request) {
     const found = asNumbers(request), isInInt64 = (n) => BigInt.asIntN(64, n) === n;
     let numbers = null;

@@ -26,8 +26,8 @@ class DrawnAxis {
   }
 }
 
-// If the page is narrower than NARROW, pictures and controls form one column. While the page scrolls, a picture that is
-// low enough to leave room for a control stays visible.
+// If the page is narrower than NARROW, pictures and controls form one column. While the page scrolls, a picture stays
+// visible if its height leaves room for a control.
 const STACKED = `@container (max-width:${NARROW - 1}px){:host(:not([hidden])),.row{display:contents}.row>svg.low{position:sticky;top:0;z-index:1}}`;
 const MOST_OF_SCREEN = 0.6;
 // In px: MOUSE and TOUCH are the distances from the corner at which a mouse or a finger grips the corner. A press that

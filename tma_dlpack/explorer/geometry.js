@@ -85,7 +85,7 @@ const tmaGeometry = (() => {
 
   // -- one tile ----------------------------------------------------------------------------------
 
-  /** Return the position of line i of a box. Of the dimensions in which lines differ, the innermost changes fastest. */
+  /** Return the position of line i of a box. Lines are counted along their innermost dimension first. */
   function boxPosition(a, p, coords, i) {
     const position = [...coords];
     for (let d = p.unitBytes ? 0 : 1; d < a.rank; ++d) {
@@ -276,7 +276,7 @@ const tmaGeometry = (() => {
     };
   }
 
-  /** Return a tile as a matrix that consists of columns of spans; null if the tile is not one matrix. */
+  /** Return a tile as a matrix, divided into columns of one span each; null if the tile is not one matrix. */
   function matrixOf(a) {
     const p = plan(a), bytes = Math.floor(a.row.element_bits / 8); // 0 for packed types
     if (p.unitBytes || !bytes) return null;

@@ -28,7 +28,7 @@ class Host {
     if (!this.ok) this.instead = this.withFix();
   }
   // Return the result of the repaired state, or null. If the first state of a page is refused, the page has not drawn
-  // an accepted state before, so it draws the repaired state.
+  // an accepted state before, so the page draws the repaired state.
   withFix() {
     const repaired = this.repaired();
     let found = repaired && resultOf(repaired);
@@ -98,7 +98,8 @@ class Host {
       state.shape = list;
     }
   }
-  // Return the state for another kind of map. If the tensor has fewer than 3 dimensions, an im2col map gets images.
+  // Return the state for another kind of map. An im2col map gets a tensor of images if the tensor has fewer than 3
+  // dimensions.
   otherKind(state) {
     const shape = state.kind !== "tiled" && state.shape.length < 3 ? IMAGES : state.shape, { target } = state;
     const has = (name) => tmaRequest.targetOf(name).has_wide, isWide = state.kind === "im2col_wide";

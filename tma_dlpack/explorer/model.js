@@ -20,8 +20,8 @@ const tmaModel = (() => {
   const { read, encodeArguments } = R, { reasonOf, put, python } = C;
   // -- the legal values of a control -------------------------------------------------------------
 
-  // The control of a coordinate ends AROUND elements outside of the tensor. The control of an im2col offset ends at
-  // MAX_TAP. If a control has at most MANY steps, each step is checked.
+  // The slider of a coordinate extends AROUND elements past each end of the tensor. The slider of an im2col offset ends
+  // at MAX_TAP. If a control has at most MANY steps, each step is checked.
   const AROUND = 64, MAX_TAP = 31, MANY = 32;
 
   /** Return the legal values of a control while all other values are unchanged: {least, most, step, reason, refused:
@@ -36,7 +36,7 @@ const tmaModel = (() => {
     const value = C.valueOf(request, field), number = place === null ? value : value[place];
     const why = (n) => reasonOf(put(request, field, n, place)), a = read(request);
     const reach = C.reachOf(a, field, place), isWide = field === "box_sizes" && reach.most > T.K.MAX_BOX;
-    const whole = Math.ceil(a.global_dim[0] / reach.step) * reach.step; // limits the slider of a long split row
+    const whole = Math.ceil(a.global_dim[0] / reach.step) * reach.step; // the end of the slider with split_inner
     return legalNumber(number, isWide ? { ...reach, most: Math.min(reach.most, whole) } : reach, why);
   }
 

@@ -214,7 +214,7 @@ def _tensor_state(tensor: object) -> dict[str, Any]:
 
 
 def _map_state(tensor_map: TensorMap) -> dict[str, Any]:
-    """Return a description of a map's tensor, computed from the map. Packed values become bytes."""
+    """Return a description of a map's tensor, computed from the map. Packed types become uint8."""
     row, args = DATA_TYPES[tensor_map.data_type], tensor_map.arguments
     bits = 8 if row.is_packed else row.element_bits
     shape = (*tensor_map.shape[:-1], args.global_dim[0] * row.element_bits // bits)

@@ -275,15 +275,15 @@ const tmaRepairs = (() => {
 
   const shrinks = ({ request, start }) => R.read(request).box_bits < R.read(start).box_bits;
 
-  /** Return whether a repair may make the tile smaller. It may if a fault belongs to an argument of `TILE`, or if an
-   *  answer for a fault makes the tile smaller. */
+  /** Return whether a repair may make the tile smaller. A repair may do so if a fault belongs to an argument of `TILE`,
+   *  or if an answer for a fault makes the tile smaller. */
   function mayShrink(request, isClear) {
     const faults = faultsOf(request), a = R.read(request);
     return faults.some((fault) => TILE.includes(argumentOf(fault, a))
       || answersOf(request, fault, faults).filter(isClear).some(shrinks));
   }
 
-  /** Return a change without the arguments that are not needed for the request to be accepted. */
+  /** Return a change with only the arguments that the request needs to be accepted. */
   function needed(request, change) {
     const units = "data_type" in change ? UNITS.filter((name) => name in change) : [];
     const groups = Object.keys(change).filter((name) => !units.includes(name)).map((name) => [name]);

@@ -22,7 +22,7 @@ function copyPicture(tile, width) {
   // and row 0.
   const engine = isStacked ? [0, rows.length * tall + HEADING_ROWS] : [ENGINE_AT, 0];
   const memory = isStacked ? [0, engine[1] + ENGINE_ROWS - 2.4 + HEADING_ROWS] : [MEMORY_AT, 0];
-  const beside = isStacked ? [4.2, -3.2] : [0, 0];  // moves the count of the mbarrier next to the engine
+  const beside = isStacked ? [4.2, -3.2] : [0, 0];  // if stacked, the mbarrier's count is next to the engine
   for (const [[column, row], words] of [[[0, 0], "tensor"], [engine, "TMA engine"], [memory, "shared memory"]]) sheet.words(x(column), y(row) - 28, words, "strong");
   sheet.words(x(0), y(0) - 10, `box at (${tile.coords.join(", ")})`);
   sheet.words(x(memory[0]), y(memory[1]) - 10, "128 bytes a row");

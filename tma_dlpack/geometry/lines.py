@@ -92,8 +92,8 @@ def _im2col_positions(
     dimension increases by one step.
     """
     args = tile_plan.arguments
-    # `turn` is the number of steps that a line is away from the column's first pixel, along the
-    # current dimension. Along W, line i is i steps away.
+    # `turn` is the distance from the column's first pixel to a line, in steps along the current
+    # dimension. Along W, line i is i steps away.
     turn: IntArray = np.arange(tile_plan.lines)[None, :]
     positions = {d: coords[:, d, None] for d in tile_plan.line_dims}
     for d, (first, last) in im2col_box(args).items():
@@ -273,9 +273,9 @@ MAX_COORDS = 1 << 27
 def tile_coords(args: EncodeArguments) -> IntArray:
     """Return the coordinates of the tiles that cover the tensor.
 
-    The tiles of a tiled map are one box apart in each dimension. If the map is interleaved, its
-    tiles are one slice apart in the dimension of slices. The tiles of an im2col map are columns,
-    which cover every pixel of the bounding boxes of all images. Each column starts
+    The tiles of a tiled map are one box apart in each dimension. In an interleaved map, a box has
+    one slice, so the coordinate that counts slices increases by 1. The tiles of an im2col map are
+    columns, which cover every pixel of the bounding boxes of all images. Each column starts
     `pixels_per_column` pixels after the previous column. The first pixel of a column is listed once
     per block of channels, or once per slice if the map is interleaved.
 

@@ -538,7 +538,7 @@ struct Coordinate
 
 // A map whose rank the compiler knows, such as `const __grid_constant__ tma_dlpack::RankedMap<2>
 // x`. A call with a wrong number of coordinates does not compile. With a Map, such a call compiles,
-// and only a checked build reports it, at run time. A RankedMap is made from a Map, and converts to
+// and a checked build reports the call at run time. A RankedMap is made from a Map, and converts to
 // a Map.
 template <unsigned rank_>
 struct RankedMap : Map

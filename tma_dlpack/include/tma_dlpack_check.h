@@ -235,7 +235,7 @@ struct Decoded
     return rows;
   }
 
-  // Return the bytes that a barrier counts for a tile, or 0 if they are not known.
+  // Return the number of bytes that a barrier counts for a tile, or 0 if the number is not known.
   __device__ unsigned tx_bytes() const { return unit() * row_points() * rows(); }
 
   __device__ unsigned smem_bytes() const

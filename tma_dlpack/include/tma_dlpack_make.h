@@ -256,8 +256,9 @@ static inline const char *tma_dlpack_flat_layout(const TmaDlpackTensor *tensor,
 }
 
 /* Describe the tensor's memory by the options `shape` and `strides`. If `strides` is omitted, the
- * tensor's strides or the strides of a row-major tensor are used. If both kinds of strides are
- * possible, they must be equal. Returns NULL, or the reason why the options cannot be used. */
+ * tensor's strides or the strides of a row-major tensor are used. If the tensor's strides and the
+ * row-major strides are both possible, they must be equal. Returns NULL, or the reason why the
+ * options cannot be used. */
 static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options, int64_t element_bits,
                                                 TmaDlpackLayout *layout) {
   TmaDlpackLayout own = *layout;
@@ -412,7 +413,7 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
                              : tma_dlpack_own_layout(tensor, bits, &layout);
   if (flaw == NULL && (o->shape_count != TMA_DLPACK_NOT_GIVEN || o->stride_count != TMA_DLPACK_NOT_GIVEN))
     flaw = tma_dlpack_as_strided(o, bits, &layout);
-  /* LIKELY is needed, because compilers predict that a pointer is not NULL. */
+  /* LIKELY says that `flaw` is usually NULL: compilers expect that a pointer is not NULL. */
   if (!TMA_DLPACK_LIKELY(flaw == NULL)) return flaw;
   if (start < tensor->byte_offset || start >> 62 != 0) return "the address is out of range";
   if (o->offset != 0 && (o->offset > TMA_DLPACK_HUGE / bits || o->offset < -TMA_DLPACK_HUGE / bits ||
@@ -519,7 +520,7 @@ static inline void tma_dlpack_extend(TmaDlpackDescribed *c) {
 
 /* ---- encode: the 128 bytes, as measured ---------------------------------------------------------- */
 
-/* A value that is shifted to its field in a 32-bit word. Only the address is wider than a word. */
+/* A value, shifted to its field's place in a 32-bit word. Only the address is wider than a word. */
 #define TMA_DLPACK_FIELD(name, i, value) \
   tma_dlpack_bits(TMA_DLPACK_BIT_##name + TMA_DLPACK_WIDTH_##name * (i), TMA_DLPACK_WIDTH_##name, value)
 

@@ -127,7 +127,7 @@ inline std::string as_call(const TmaDlpackDescribed& c, const TmaDlpackOptions& 
          ", oobFill=" + std::to_string(c.oob_fill) + ")";
 }
 
-// Return the facts about a tensor that are not arguments of the driver, as text: DLPack's dtype,
+// Return, as text, the facts about a tensor that the driver's arguments lack: DLPack's dtype,
 // device, shape and strides.
 inline std::string as_tensor(const TmaDlpackTensor& t)
 {
@@ -416,9 +416,9 @@ inline constexpr bool is_none = false;
 
 }  // namespace detail
 
-// Return the view of a tensor, whose type is in the list at the beginning of this file. torch's
-// lazily negated and conjugated tensors are refused, because the values in their memory are not
-// negated or conjugated.
+// Return the view of a tensor. The list at the beginning of this file has the types of tensors.
+// torch's lazily negated and conjugated tensors are refused, because the values in their memory are
+// not negated or conjugated.
 template <class Tensor>
 TensorView view_of(const Tensor& tensor)
 {

@@ -26,8 +26,8 @@ namespace unchecked
 {
 #endif
 
-// Lists of N registers. LIST_N is the text of the list in an instruction, and EACH_N(F) is F(0),
-// F(1), ... for the N registers.
+// Lists of N registers. LIST_N is the list's text in an instruction. EACH_N(F) is F(0), F(1), ...,
+// F(N - 1).
 #define TMA_DLPACK_LIST_1 "%0"
 #define TMA_DLPACK_LIST_2 "%0, %1"
 #define TMA_DLPACK_LIST_4 "%0, %1, %2, %3"
@@ -156,7 +156,7 @@ TMA_DLPACK_TYPES(e5m2, e5m2, "k32.f32.e5m2.e5m2")
 #undef TMA_DLPACK_TYPES
 
 // The text of the instruction's operands for the majors of A and B. Only a matrix of 16-bit
-// elements in shared memory has such an operand, because all other matrices are K-major.
+// elements in shared memory has such an operand. All other matrices are K-major.
 // a_in_smem_is_mn is -1 for A in registers.
 template <bool is_16_bits, int a_in_smem_is_mn, bool b_is_mn>
 struct WgmmaMajors

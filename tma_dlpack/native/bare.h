@@ -92,8 +92,8 @@ static int judge_bare(TmaDlpackDescribed *c, const TmaDlpackTarget *target) {
   }
   c->row_bits =
       tma_dlpack_product(c->global_dim[0], tma_dlpack_type_row((int)c->data_type)->element_bits);
-  /* Derive the fields with the measured rules even if the documented rules apply, because the
-   * driver never ignores an element stride. */
+  /* Always pass the measured rules: with the documented rules, tma_dlpack_derive may ignore the
+   * innermost element stride, but the driver does not. */
   tma_dlpack_derive(c, TMA_DLPACK_RULES_MEASURED, target);
   if (c->kind == TMA_DLPACK_IM2COL_WIDE && rules == TMA_DLPACK_RULES_DOCUMENTED)
     c->corner_end = 1 << 15;

@@ -50,7 +50,7 @@ typedef struct {
 enum { MAP_BIT = 1 << ARRAYS };
 enum { NOT_RETURNED = -1 };
 
-/* A line of the file about a call, with the line's id and the map that the call made. */
+/* A call that has a line in the file: the line's id, and the map that the call made. */
 typedef struct {
   Call call;
   uint32_t id;
@@ -136,7 +136,7 @@ static void open_files(void) {
   if (error != 0) write_problem("counts", error, "");
 }
 
-/* Empty the tables. Do not free their entries, because another thread may read the entries. */
+/* Empty the tables. Do not free the entries, because another thread may read the entries. */
 static void forget_all(void) {
   memset((void *)by_call, 0, sizeof by_call);
   memset((void *)by_body, 0, sizeof by_body);
@@ -184,9 +184,9 @@ static uint64_t modes_of(const void *map) {
   return word & ~((uint64_t)1 << 21);
 }
 
-/* Return the word of `modes_seen` for a map's modes; `bit` receives the bit in this word. If the
- * bit is 0, no known map has these modes. So this bit quickly rejects most bytes that are not a
- * map. */
+/* Return the word of `modes_seen` that has the bit of a map's modes; `bit` receives the mask of
+ * this bit. If the bit is 0 in the word, no known map has these modes. This test quickly rejects
+ * most bytes that are not a map. */
 static _Atomic uint64_t *known_modes(uint64_t modes, uint64_t *bit) {
   uint64_t hash = mixed(modes, 0);
   *bit = (uint64_t)1 << (hash & 63);
@@ -416,8 +416,8 @@ static void encode_begins(const Encoder *encoder, const CallbackData *info) {
 static void encode_ends(const Encoder *encoder, const CallbackData *info) {
   Begun *b = &begun;
   if (b->encoder != encoder) return; /* The call began before the trace. */
-  /* encode_begins has counted this call as a call that has not returned. It has returned, so
-   * subtract 1 from that count. */
+  /* encode_begins has counted this call as a call that has not returned. Now the call has returned,
+   * so subtract 1 from that count. */
   if (b->call.unreadable != 0) seen(b, info->function_name, NULL, (uint64_t)-1);
   b->call.result = *(const int *)info->result;
   /* After a success the map is readable, because the driver has written it. */

@@ -166,8 +166,8 @@ static uint32_t read_all(const Wanted *wanted, int count) {
 
 /* ---- the caller of the driver -------------------------------------------------------------------- */
 
-/* Append the shared objects on the call stack, innermost first. Each has the name of its function
- * on the stack, or "" if the function has no name. */
+/* Append the shared objects on the call stack, innermost first. Each entry also has the name of the
+ * function that is on the stack, or "" if the function has no name. */
 static void put_objects(Line *line) {
   void *frames[FRAMES];
   int depth = backtrace(frames, FRAMES), written = 0;
@@ -186,7 +186,8 @@ static void put_objects(Line *line) {
   put(line, "]");
 }
 
-/* The functions of Python that put_python calls. They are used only if all of them are found. */
+/* The functions of Python that put_python calls. put_python uses the functions only if all of them
+ * are found. */
 static struct {
   int (*PyGILState_Check)(void), (*Py_IsInitialized)(void), (*PyFrame_GetLineNumber)(void *);
   void *(*PyEval_GetFrame)(void), *(*PyFrame_GetCode)(void *), *(*PyFrame_GetBack)(void *);

@@ -37,9 +37,9 @@ typedef struct {
 struct MapStorage;
 
 /* The memory of a freed map. The next new map uses this memory. A program that makes a map at every
- * step also frees a map at every step. Reuse takes half the time of CPython's allocator, which also
- * informs the collector. The owners of this struct are the module and all maps that the module
- * made. */
+ * step also frees a map at every step. To reuse the memory takes half the time of CPython's
+ * allocator; the allocator also informs the collector. The owners of this struct are the module and
+ * all maps that the module made. */
 typedef struct {
   struct MapStorage *map; /* the free memory, or NULL */
   Py_ssize_t owners;

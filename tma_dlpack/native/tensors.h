@@ -39,8 +39,8 @@ static int keep_view(View *view, uint64_t flags) {
 /* ---- the way to read tensors of a type ----------------------------------------------------------- */
 
 /* The functions of this section run Python code, which may raise KeyboardInterrupt. swallowed()
- * does not clear this exception. While it is set, all further functions of this section do nothing,
- * and learn() returns with the exception. */
+ * does not clear this exception. While the exception is set, all further functions of this section
+ * do nothing, and learn() returns with the exception. */
 
 /* Return a new reference to an attribute of any object, or NULL if the object lacks the
  * attribute. */
