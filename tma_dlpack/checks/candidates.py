@@ -141,7 +141,7 @@ def box_entries(
         limits.append(r.span_elements)
     ends = [limit // unit * unit for limit in limits]
     around = [] if abs(old) > most else [old // unit * unit, -(-old // unit) * unit]
-    # A driver whose rules were not measured may accept a single element, so also try 1 for it.
+    # A driver whose rules were not measured may accept an entry of 1, so also try 1.
     in_units = r.target.has_model or (r.kind == "tiled" and not c.interleave)
     for n in _nearest_first(old, (*ends, *around, unit if in_units else 1)):
         if 1 <= n <= most:
@@ -166,7 +166,7 @@ def shrunk_boxes(r: Request) -> Iterator[Candidate]:
     """Yield boxes of fewer bytes.
 
     The entries shrink in this order: the outer entries from the largest to the smallest, then the
-    innermost entry. In each box, one entry shrinks, and the entries before it in this order are 1.
+    innermost entry. An entry shrinks only after all earlier entries in this order have become 1.
     libcu++ limits the bytes of the box. The driver first divides each entry by its element stride
     and rounds down.
     """
@@ -269,7 +269,7 @@ def box_in(r: Request, bits: int, or_bits: int) -> Change:
     """Return the box with the innermost entry converted to elements of `bits` bits, rounded up.
 
     Before the conversion, the entry counts values of the map's type. If maps have no type for the
-    tensor, it counts elements of `or_bits` bits.
+    tensor, the entry counts elements of `or_bits` bits.
     """
     old = r.facts.element_bits if r.type_is_known else or_bits
     if old == bits or (r.kind == "tiled" and not r.facts.box_count):

@@ -30,7 +30,7 @@ NEAR = 0.75  # minimum similarity (difflib): 'byte128' is similar to 'bytes128',
 
 
 def _carriers(dtype: DLDataType) -> list[TensorMapDataType]:
-    """Return the default data type of a DLPack type, or all types of its size without a default."""
+    """Return the default data type of a DLPack type; if it has none, all types of the same size."""
     own = data_type_of(dtype)
     return [own] if own is not None else list(overrides_of(dtype))
 
@@ -118,7 +118,7 @@ _PACKED_WORDS = {
 
 
 def packed_needs(word: str) -> str:
-    """Return what a map needs for a value type of fewer than 8 bits; "" for any other word.
+    """Return what a map needs if the word names a type of fewer than 8 bits, else "".
 
     >>> packed_needs("torch.int4")[:63]
     'int4 values are packed: pass a uint8 tensor that holds two 4-bi'
