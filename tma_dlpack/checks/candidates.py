@@ -134,8 +134,8 @@ def box_entries(
         unit = c.span_values if c.is_split else r.inner_unit
         most *= c.span_values if c.is_split else 1
     extent = c.global_dim[i] if i < r.rank else most
-    # The values are each limit, rounded down to a multiple of `unit`, and the multiples of `unit`
-    # next to the old value.
+    # The values are the limits, each rounded down to a multiple of `unit`, and the multiples of
+    # `unit` next to the old value.
     limits = [most, min(extent, most), c.packed_unit]
     if i == 0 and c.span_bits:
         limits.append(r.span_elements)

@@ -390,9 +390,9 @@ def error_of(request: Request, tensor: object = None) -> TmaPreconditionError | 
 
 
 def refusal_of(violations: tuple[Violation, ...]) -> TmaPreconditionError:
-    """Return the error of violations.
+    """Return the error that has these violations.
 
-    It is a `TmaTargetError` if the first violation is that the target lacks a feature.
+    The error is a `TmaTargetError` if the first violation is that the target lacks a feature.
     """
     lacks = violations[0].rule in _UNSUPPORTED
     return (TmaTargetError if lacks else TmaPreconditionError)(violations)

@@ -146,9 +146,8 @@ class Request:
 
     @lazy
     def target(self) -> Target:
-        known: Target | int = self._parts[
-            2
-        ]  # a target, the ordinal of a GPU, or -1 for the default
+        # a target, the ordinal of a GPU, or -1 for the default target
+        known: Target | int = self._parts[2]
         if isinstance(known, Target):
             return known
         return driver.device_target(known) if known >= 0 else DEFAULT_TARGET

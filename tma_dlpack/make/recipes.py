@@ -304,9 +304,10 @@ def ragged_coords(
         The slice has `size` rows along the ragged dimension and begins at row `offset`.
     coords : sequence of int
         Coordinates of the tile's first element within the slice: row-major, in elements, one entry
-        per dimension of the tensor. The tile may reach past the end of the slice. It must not begin
-        before the slice's first row, because rows there belong to the previous slice. If the map
-        was also made with ``split_inner=True``, the last coordinate must be a multiple of the span.
+        per dimension of the tensor. The tile may reach past the end of the slice. The tile must not
+        begin before the slice's first row, because earlier rows belong to the previous slice. If
+        the map was also made with ``split_inner=True``, the last coordinate must be a multiple of
+        the span.
 
     Returns
     -------

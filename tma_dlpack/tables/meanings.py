@@ -101,7 +101,7 @@ def has_name(enum: type[IntEnum], word: str) -> bool:
 
 
 def choices_of(enum: type[IntEnum], value: object) -> str:
-    """Return the text of the fix for a value for which `parse` returned None."""
+    """Return the text of the fix if `parse` returned None for a value."""
     near = near_name(enum, value)
     if enum is TensorMapDataType and (needs := packed_needs(text_of(value) or "")):
         return needs

@@ -114,7 +114,8 @@ class Rule:
         Ids of rules that must hold first at the same entry. If one of them is broken at this entry,
         this rule is not reported. A rule without `each` counts as a rule about the innermost entry.
     unsupported : bool
-        Whether the target lacks a feature (a RuntimeError in C++), or the hardware fails.
+        Whether a broken rule means that the target lacks a feature (a RuntimeError in C++), or that
+        the hardware fails.
     differs : str
         How header, documentation and driver disagree, and which of them this package follows.
     if_allowed : str
