@@ -450,7 +450,7 @@ def merged(r: Request, rank: int) -> Iterator[Candidate]:
     if len(box) != r.rank:
         box = (1,) * r.rank
     for first in range(rank):
-        last = first + r.rank - rank  # dimensions first..last become one
+        last = first + r.rank - rank  # dimensions `first` to `last` become one dimension
         if last >= r.rank:
             return
         # Two neighbours can merge if the outer stride is the inner extent times the inner stride.

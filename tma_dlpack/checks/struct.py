@@ -158,7 +158,7 @@ class JudgedCall(Protocol):
     ) -> JudgedCall | None:
         """Judge the call with other arguments or another tensor.
 
-        Return None if C cannot read them.
+        Return None if C cannot read the arguments or the tensor.
         """
 
 
@@ -360,8 +360,8 @@ def _describe_column(c: Any, a: EncodeArguments, rules: str) -> None:
 
 # -- which rules read an argument that a printout does not show ------------------------------------
 
-#: Field of `STRUCT` -> the driver's arguments that it depends on, if they differ from the arguments
-#: in `STRUCT`. A name with an index, such as box_dim[0], is a single entry of an argument.
+#: Field of `STRUCT` -> the driver's arguments that the field depends on. Missing fields depend on
+#: the arguments in `STRUCT`. A name with an index, such as box_dim[0], is a single entry of an argument.
 _COLUMNS: Final = {
     "rank": "rank",
     "address": "global_address",

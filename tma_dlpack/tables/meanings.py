@@ -109,7 +109,7 @@ def choices_of(enum: type[IntEnum], value: object) -> str:
     return f"choose one of {choices}" + (f"; did you mean {near!r}?" if near else "")
 
 
-#: Data type of a map -> (names of types whose values it packs, number and size of values that share
+#: Data type of a map -> (names of the types of its values, number and bits of the values that share
 #: bytes).
 _PACKED_WORDS = {
     "16U4_ALIGN8B": ("int4 uint4 float4 fp4 e2m1 float4_e2m1 float4_e2m1fn", "two 4-bit"),
@@ -147,7 +147,7 @@ def dlpack_type_of(value: object) -> DLDataType | None:
 
 @lru_cache(maxsize=256)
 def meaning(enum: type[AnyEnum], word: str) -> AnyEnum | None:
-    """Return the member with another spelling; None if no member or several members have it.
+    """Return the member for another spelling; None if it spells no member or several members.
 
     >>> from tma_dlpack.tables.enums import TmaSwizzle
     >>> meaning(TmaSwizzle, "128"), meaning(TmaSwizzle, "Swizzle<3,4,3>"), meaning(TmaSwizzle, "16")
@@ -187,7 +187,7 @@ def _either(words: str) -> str:
 def near_name(enum: type[IntEnum], value: object) -> str | None:
     """Return the only name that is similar to a misspelt word; else None.
 
-    A similar name has the same numbers as the word.
+    A name is similar only if it has the same numbers as the word.
 
     >>> from tma_dlpack.tables.enums import TmaSwizzle
     >>> near_name(TmaSwizzle, "byte128"), near_name(TmaSwizzle, "bytes256")
