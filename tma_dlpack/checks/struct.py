@@ -361,7 +361,7 @@ def _describe_column(c: Any, a: EncodeArguments, rules: str) -> None:
 # -- which rules read an argument that a printout does not show ------------------------------------
 
 #: Field of `STRUCT` -> the driver's arguments that the field depends on. Missing fields depend on
-#: the arguments in `STRUCT`. A name with an index, such as box_dim[0], is a single entry of an argument.
+#: the arguments in `STRUCT`. A name with an index, such as box_dim[0], is one entry of an argument.
 _COLUMNS: Final = {
     "rank": "rank",
     "address": "global_address",
