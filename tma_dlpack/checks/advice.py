@@ -28,11 +28,10 @@ BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
 
 
 def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:
-    """Return the degree of the bank conflicts when 8 rows are read at one byte offset.
+    """Return the degree of the bank conflicts when the same 16 bytes of 8 rows are read.
 
-    The read takes 16 bytes of each row, as one phase of `ldmatrix` does. The rows start
-    `pitch_bytes` apart. If the tile has fewer than 8 `rows`, the read takes all of them. Degree 1
-    means no conflict, and 8 is the worst.
+    One phase of `ldmatrix` makes such a read. The rows start `pitch_bytes` apart. If the tile has
+    fewer than 8 `rows`, the read takes all of them. Degree 1 means no conflict, and 8 is the worst.
 
     >>> bank_conflict_degree(128, 64), bank_conflict_degree(16, 64)
     (8, 1)
@@ -101,7 +100,7 @@ def spanned_bytes(arguments: EncodeArguments) -> int:
 
 
 def _beyond_bytes(r: Request) -> tuple[int, int]:
-    """Return how many bytes of the map are before the tensor's own memory, and how many after."""
+    """Return how many bytes the map covers before and after the tensor's own memory."""
     if r.view is None or r.view.own is None:
         return 0, 0
     end = r.view.offset_bytes + r.view.extent_bytes
@@ -121,9 +120,9 @@ def _beyond_found(r: Request) -> str:
 def _meant_strides(r: Request) -> tuple[int, ...] | None:
     """Return the strides that the user may have meant, in elements, or None.
 
-    The function assumes that the user passed strides in bytes if two conditions hold. As elements,
-    the values of `strides=` lead out of the tensor's memory. As bytes, the values are the tensor's
-    own strides or row-major strides.
+    The function assumes that the user passed strides in bytes if two conditions hold. If the values
+    of `strides=` count elements, the map leaves the tensor's memory. If the values count bytes,
+    they are the tensor's own strides or row-major strides.
     """
     if r.view is None or r.view.own is None or not any(_beyond_bytes(r)):
         return None
@@ -330,7 +329,7 @@ ADVICE: tuple[Rule, ...] = (
 
 _ALLOCATION_CLASS_BIT = next(field for field in FIELDS if field.name == "bit_85")
 
-#: Advice on the 128 bytes of a map, whatever made the map. `holds` and `found` receive the pair
+#: Advice on the 128 bytes of a map, however the map was made. `holds` and `found` receive the pair
 #: (the arguments of the encode, the 128 bytes).
 MAP_ADVICE: tuple[Rule, ...] = (
     _row(

@@ -40,7 +40,7 @@ def _box_found(r: Request, i: int) -> str:
 
 
 def be_in_shape(r: Request, i: int) -> str:
-    """Return words after "it must" that limit entry i of the box to the extent of the tensor."""
+    """Return the limit of entry i of the box (the tensor's extent), as words after "it must"."""
     return f"be at most {words.extent(r, i)} = {r.arguments.global_dim[i]}"
 
 

@@ -221,7 +221,7 @@ def request_of_tensor(
     refused: tuple[Violation, ...],
     given: Mapping[str, Any],
 ) -> Request:
-    """Read a `make_*` call. If it has no `target=`, use the target of the tensor's device."""
+    """Read a `make_*` call; without `target=`, use the target of the tensor's device."""
     target, assumed, unreadable = _read_target(given["target"], view, address)
     return read_call(kind, view, address, given, target, assumed, refused + unreadable)
 
@@ -254,8 +254,8 @@ def named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
 def target_of(device: Device, address: int) -> tuple[Target, bool]:
     """Return the target of a tensor's device, and whether this target is only assumed.
 
-    The target is sm_90 for a tensor in host memory. It is also sm_90 for a CUDA tensor if there is
-    no driver, which is an assumption. The report states this assumption as an advice.
+    The target of a tensor in host memory is sm_90. Without a driver, sm_90 is also assumed for a
+    CUDA tensor, and the report has advice about this assumption.
     """
     if device.is_host:
         return DEFAULT_TARGET, False
@@ -282,7 +282,7 @@ AnyEnum = TypeVar("AnyEnum", bound=IntEnum)
 _DEFAULTS = tuple(ENUMS[name](0) for name in OPTION_NAMES.values())
 _RULE_IDS = frozenset(rule.id for rule in RULES)
 
-# How many entries a sequence must have, as words of a message.
+# Words of a message: how many entries a sequence must have.
 _PER_DIMENSION, _PER_SPATIAL = "one per dimension", "one per spatial dimension"
 #: The arguments that take integers: name -> (an example value, words about its entries).
 _INTEGERS: dict[str, tuple[str, str]] = {
@@ -361,7 +361,7 @@ class Reader:
     def integer(self, argument: str) -> int | None:
         value = self.given[argument]
         number = integer_of(value)
-        # `ragged` names a dimension, so ragged=True is a likely mistake. It has its own message.
+        # `ragged` names a dimension, so ragged=True is a likely mistake with a message of its own.
         if number is None and argument == "ragged" and type(value) is bool:
             must = "be the dimension that is cut into slices, an int"
             fix = "name the dimension: ragged=0 for the rows" if value else "omit ragged"
@@ -397,7 +397,7 @@ class Reader:
         """Return an example value that fits the tensor.
 
         If `elem_strides` is a single number in an im2col call, the number is likely the stride of a
-        convolution. The example then has the number along each spatial dimension.
+        convolution. The example then repeats this number for each spatial dimension.
         """
         example, entries = _INTEGERS[argument]
         if self.view is None or not self.view.shape or argument not in _FITTED:
@@ -507,7 +507,7 @@ class Reader:
     def tile(self, kind: MapKind, entries: Callable[..., tuple[int, ...]]) -> dict[str, Any]:
         """Read the box of a tiled map, or the counts, corners and mode of an im2col map.
 
-        ``entries(name, fewer)`` reads a row-major array with `fewer` entries less than the rank.
+        ``entries(name, fewer)`` reads a row-major array, whose length is the rank minus `fewer`.
         """
         of_driver = "tensor_rank" in self.given
         if kind == "tiled":

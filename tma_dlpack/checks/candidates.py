@@ -134,14 +134,14 @@ def box_entries(
         unit = c.span_values if c.is_split else r.inner_unit
         most *= c.span_values if c.is_split else 1
     extent = c.global_dim[i] if i < r.rank else most
-    # The values are each limit, rounded down to a multiple of `unit`, and the multiples of `unit`
-    # next to the old value.
+    # The values are the limits, each rounded down to a multiple of `unit`, and the multiples of
+    # `unit` next to the old value.
     limits = [most, min(extent, most), c.packed_unit]
     if i == 0 and c.span_bits:
         limits.append(r.span_elements)
     ends = [limit // unit * unit for limit in limits]
     around = [] if abs(old) > most else [old // unit * unit, -(-old // unit) * unit]
-    # A driver whose rules were not measured may accept a single element, so also try 1 for it.
+    # A driver whose rules were not measured may accept an entry of 1, so also try 1.
     in_units = r.target.has_model or (r.kind == "tiled" and not c.interleave)
     for n in _nearest_first(old, (*ends, *around, unit if in_units else 1)):
         if 1 <= n <= most:
@@ -166,7 +166,7 @@ def shrunk_boxes(r: Request) -> Iterator[Candidate]:
     """Yield boxes of fewer bytes.
 
     The entries shrink in this order: the outer entries from the largest to the smallest, then the
-    innermost entry. In each box, one entry shrinks, and the entries before it in this order are 1.
+    innermost entry. An entry shrinks only after all earlier entries in this order have become 1.
     libcu++ limits the bytes of the box. The driver first divides each entry by its element stride
     and rounds down.
     """
@@ -269,7 +269,7 @@ def box_in(r: Request, bits: int, or_bits: int) -> Change:
     """Return the box with the innermost entry converted to elements of `bits` bits, rounded up.
 
     Before the conversion, the entry counts values of the map's type. If maps have no type for the
-    tensor, it counts elements of `or_bits` bits.
+    tensor, the entry counts elements of `or_bits` bits.
     """
     old = r.facts.element_bits if r.type_is_known else or_bits
     if old == bits or (r.kind == "tiled" and not r.facts.box_count):
@@ -450,7 +450,7 @@ def merged(r: Request, rank: int) -> Iterator[Candidate]:
     if len(box) != r.rank:
         box = (1,) * r.rank
     for first in range(rank):
-        last = first + r.rank - rank  # dimensions first..last become one
+        last = first + r.rank - rank  # dimensions `first` to `last` become one dimension
         if last >= r.rank:
             return
         # Two neighbours can merge if the outer stride is the inner extent times the inner stride.

@@ -203,9 +203,9 @@ def _steps(request: Request, fault: Fault, known: Set[Key]) -> Iterator[Answer]:
 def _first(request: Request, fault: Fault, tries: Candidates, known: Set[Key]) -> Answer | None:
     """Return the result of the best candidate in `tries`, or None if no candidate fixes the fault.
 
-    The best candidate breaks no new rule and leaves no fault at the entry of `fault` (with another
-    tensor: no fault about the tensor). The second best candidate breaks no new rule. If no
-    candidate is of these two kinds, the best is the first candidate that fixes the fault.
+    The best candidate breaks no new rule and leaves no fault at the entry of `fault`. A candidate
+    with another tensor must also leave no fault about the tensor. If no such candidate exists, the
+    best is the first that breaks no new rule, or else the first that fixes the fault.
     """
     enough = some = None
     for candidate in tries:
@@ -335,8 +335,8 @@ def _permuted_change(
 ) -> Change | None:
     """Return arguments that describe the tensor and the box with the dimensions in another order.
 
-    Return None if the box must also get another size, because the user may have meant the box for
-    the order of the call.
+    Return None if the box must also get another size: then the user may have meant the box for the
+    original order of the dimensions.
     """
     if not given.keys() >= {"shape", "strides"} or not request.is_own_layout or not request.rank:
         return None

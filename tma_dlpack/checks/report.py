@@ -151,9 +151,9 @@ class Report(Drawn):
     def fixed(self) -> dict[str, Any] | None:
         """Return the keyword arguments after the tensor, corrected so that the call is accepted.
 
-        Only arguments that the violations concern change, and they change as little as the rules
-        allow. No argument gets another meaning, so the result is None if a word may mean two
-        values. Some calls cannot satisfy libcu++'s rules but can satisfy the driver's rules. For
+        The correction changes only the arguments of violations, and as little as the rules allow.
+        If a word may mean two values, the result is None, because no argument may get another
+        meaning. Some calls cannot satisfy libcu++'s rules but can satisfy the driver's rules. For
         example, the box is larger than the tensor, and no smaller box is valid. For such a call,
         the result has `allow=` with the rules to switch off, or ``rules="driver"``.
 
@@ -390,9 +390,9 @@ def error_of(request: Request, tensor: object = None) -> TmaPreconditionError | 
 
 
 def refusal_of(violations: tuple[Violation, ...]) -> TmaPreconditionError:
-    """Return the error of violations.
+    """Return the error that has these violations.
 
-    It is a `TmaTargetError` if the first violation is that the target lacks a feature.
+    The error is a `TmaTargetError` if the first violation is that the target lacks a feature.
     """
     lacks = violations[0].rule in _UNSUPPORTED
     return (TmaTargetError if lacks else TmaPreconditionError)(violations)
@@ -600,6 +600,6 @@ def _lifted(request: Request, faults: list[Fault]) -> str:
 
 
 def driver_accepts(ids: Set[str]) -> str:
-    """Return words for what the driver does with a call that breaks these rules of libcu++."""
+    """Return words on what the driver does with a call that breaks these rules of libcu++."""
     does = [rule.if_allowed for rule in RULES if rule.id in ids and rule.if_allowed]
     return "".join(["the driver itself accepts this", *(f" and {what}" for what in does)])

@@ -146,7 +146,8 @@ class Request:
 
     @lazy
     def target(self) -> Target:
-        known: Target | int = self._parts[2]  # the target, or the ordinal of a GPU, or -1
+        # a target, the ordinal of a GPU, or -1 for the default target
+        known: Target | int = self._parts[2]
         if isinstance(known, Target):
             return known
         return driver.device_target(known) if known >= 0 else DEFAULT_TARGET
@@ -441,7 +442,7 @@ def request_of_map(tensor_map: Any) -> Request:
 
 
 def with_facts_in_c(request: Request, tensor_map: Any) -> Request:
-    """Return the accepted request of a map, with C's struct of the map if it is exact.
+    """Return the accepted request of a map, with C's struct if that struct is exact.
 
     A request with C's struct cannot be pickled.
     """

@@ -142,7 +142,7 @@ class JudgedCall(Protocol):
     kind: int
     rank: int
     mask: int  # the rows whose predicate is false
-    is_exact: bool  # whether C did not clamp any number
+    is_exact: bool  # False if C clamped a number
     tx_bytes: int | None  # None if the call is refused or the layout is interleaved
 
     @property
@@ -158,7 +158,7 @@ class JudgedCall(Protocol):
     ) -> JudgedCall | None:
         """Judge the call with other arguments or another tensor.
 
-        Return None if C cannot read them.
+        Return None if C cannot read the arguments or the tensor.
         """
 
 
@@ -325,7 +325,7 @@ def _ignores_inner_step(r: Any) -> bool:
     Unless the layout is interleaved, libcu++ encodes 1 for this entry, and the documentation states
     that it is ignored. But the driver refuses a value that is out of range.
     """
-    # The rules were measured on sm_90. An unreadable target may be another GPU.
+    # The rules were measured on sm_90, but an unreadable target may mean another GPU.
     if r.rules == "measured":
         return any(v.argument == "target" for v in r.unreadable)
     return r.rules != "driver" and not r.arguments.interleave and not r.is_driver_call
@@ -360,8 +360,8 @@ def _describe_column(c: Any, a: EncodeArguments, rules: str) -> None:
 
 # -- which rules read an argument that a printout does not show ------------------------------------
 
-#: Field of `STRUCT` -> the driver's arguments that it depends on, if they differ from the arguments
-#: in `STRUCT`. A name with an index, such as box_dim[0], is a single entry of an argument.
+#: Field of `STRUCT` -> the driver's arguments that the field depends on. Missing fields depend on
+#: the arguments in `STRUCT`. A name with an index, such as box_dim[0], is one entry of an argument.
 _COLUMNS: Final = {
     "rank": "rank",
     "address": "global_address",
@@ -406,8 +406,8 @@ def _names_read(holds: str) -> frozenset[str]:
 def reads(rule: Rule, unread: frozenset[str], *entry: int) -> bool:
     """Return whether a rule reads an argument or an entry that `unread` names.
 
-    A rule with `each` is judged at index `entry`. If `entry` is omitted, entries in
-    `unread` do not count for such a rule.
+    A rule with `each` is judged at index `entry`. If `entry` is omitted, the
+    function ignores the entries in `unread` for such a rule.
 
     >>> from tma_dlpack.checks import RULES
     >>> rules = {rule.id: rule for rule in RULES}

@@ -385,7 +385,7 @@ TENSOR_RULES: tuple[Rule, ...] = (
 
 
 def _packed_found(r: Request) -> str:
-    """Return a sentence with the argument that decides the map's type, and the type."""
+    """Return a sentence that names the map's type and the argument that decides this type."""
     data_type = r.arguments.data_type.name
     if r.is_driver_call:
         found = f"tensor_data_type is {data_type}"

@@ -243,8 +243,8 @@ def names_in_caller(tensor: object) -> Names:
         name = "tensor" if "x" in own or "x" in other else "x"
     names = Names(name, "padded" if "y" in own or "y" in other else "y")
     # Before Python 3.13, a function's f_locals is a dict that the frame keeps. This dict would keep
-    # objects alive that the function deletes, so clear it. Do not clear it if others use it: three
-    # references are the frame's, `own`, and the argument of getrefcount.
+    # objects alive that the function deletes, so clear the dict unless other code refers to it. The
+    # frame, `own` and the argument of getrefcount are three references.
     if frame.f_code.co_flags & CO_OPTIMIZED and type(own) is dict and sys.getrefcount(own) <= 3:
         own.clear()
     return names

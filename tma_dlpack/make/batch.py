@@ -214,7 +214,7 @@ def make_tma_descriptors(tensors: Iterable[Tensor], options: dict[str, Any]) -> 
 
 
 def _as_tuple(tensors: object) -> tuple[Any, ...]:
-    # A subclass of tuple or list may override iteration, so the code below handles it.
+    # A subclass of tuple or list may override iteration and raise an error, so exclude it here.
     if type(tensors) is tuple or type(tensors) is list:
         return tuple(tensors)
     cause = None
@@ -240,8 +240,8 @@ def _made(index: int, tensor: Tensor, given: dict[str, Any]) -> TensorMap:
         refusal, cause = _at(index, error), error.__cause__
     except TmaDriverError as error:
         refusal, cause = TmaDriverError(f"tensors[{index}]: {error}"), error.__cause__
-    # Raise outside of `except`, because __context__ would otherwise keep a frame, and through the
-    # frame the tensor, alive.
+    # Raise after the `except` blocks: in a block, __context__ would keep a frame alive, and the
+    # frame would keep the tensor alive.
     raise refusal from cause
 
 

@@ -83,10 +83,10 @@ def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Rep
 
 
 def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPreconditionError | None]:
-    """Read a tensor; return a parser of the other arguments, the capsule, and the tensor's error.
+    """Read a tensor; return (parser of the other arguments, capsule, error of the tensor).
 
-    The parser also works for a refused tensor. One error then lists the tensor's violations and the
-    unreadable arguments.
+    The parser also works for a refused tensor, so that one error lists both the tensor's violations
+    and the unreadable arguments.
     """
     try:
         address, layout, capsule = read(tensor)

@@ -161,7 +161,7 @@ def check_conv_descriptor(tensor: Any, options: dict[str, Any]) -> Report:
     report = check_im2col_descriptor(tensor, **call.arguments)
     violations = (*call.unreadable, *(_worded(call, v) for v in report.violations))
     of_im2col = report._request_of
-    assert of_im2col is not None  # every report of a check_* function has it
+    assert of_im2col is not None  # every report of a check_* function has a `_request_of`
     return dataclasses.replace(
         report,
         violations=violations,
@@ -393,7 +393,7 @@ def _worded(call: _Call, violation: Violation) -> Violation:
 
 
 #: The part of a fix that names corners: ", and use a kernel no larger than ...; the nearest that
-#: fit ...". It is removed, because corners are not arguments of `make_conv_descriptor`.
+#: fit ...". A fix loses this part, because corners are not arguments of `make_conv_descriptor`.
 _OTHER_CORNERS = re.compile(r", and use a kernel no larger than [^;]*; the nearest that fit [^;]*")
 #: The dimension or the entry in a violation's text, such as "along H", "(H" or "elem_strides[2]".
 ENTRY = re.compile(r"(\(|along )(?P<along>[DHW])\b|elem_strides\[(?P<entry>\d+)\]")

@@ -66,10 +66,10 @@ def make_tma_descriptor(
     interleave_layout : TmaInterleaveLayout, name or value
         ``"bytes16"`` for images stored as NC/8HWC8, ``"bytes32"`` for images stored as NC/16HWC16.
     swizzle : TmaSwizzle, name or value
-        Order of the bytes in shared memory, to avoid bank conflicts. Choose ``"bytes32"``,
-        ``"bytes64"`` or ``"bytes128"`` if a row of the box has this number of bytes. Like other
-        enum arguments, `swizzle` also accepts a number of bytes (128) and names of the driver,
-        CUTLASS and PTX: ``"SWIZZLE_128B"``, ``"Swizzle<3,4,3>"``, ``"K_SW128"``.
+        Order of the bytes in shared memory, to avoid bank conflicts. If a row of the box has 32,
+        64 or 128 bytes, choose ``"bytes32"``, ``"bytes64"`` or ``"bytes128"``. Like other enum
+        arguments, `swizzle` also accepts a number of bytes (128) and names of the driver, CUTLASS
+        and PTX: ``"SWIZZLE_128B"``, ``"Swizzle<3,4,3>"``, ``"K_SW128"``.
     l2_fetch_size : TmaL2FetchSize, name or value
         Number of bytes that the L2 cache fetches at a time. It changes only the speed.
     oobfill : TmaOobFill, name or value

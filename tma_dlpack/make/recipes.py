@@ -4,20 +4,20 @@ A map made with `split_inner` can copy a tile that is wider than the swizzle spa
 
 A map made with `ragged` serves slices of any length along one dimension, such as the rows of an
 expert or of a sequence. An ordinary map has the bounds of the tensor, not of a slice. A ragged map
-has two additional dimensions. This works because the engine's addresses wrap at 2^64. In the table,
-S is the stride of the ragged dimension, and the last column has the coordinates of row `row` of a
-slice. The slice begins at row `offset` of the tensor and has `size` rows:
+has two additional dimensions, and relies on the engine's addresses, which wrap at 2^64. In the
+table, S is the stride of the ragged dimension, and the last column has the coordinates of row `row`
+of a slice. The slice begins at row `offset` of the tensor and has `size` rows:
 
     dimension            extent      stride      coordinate
     second additional    0x7fff0000  2^34 - S    2^30
     first additional     0x7fff0000  S           offset + size
     ragged               2^30        S           2^30 - size + row
 
-The strides are in elements. For values smaller than a byte, the strides are in bytes, because 2^30
-times the sum of the two additional strides must be 2^64 bytes.
+The strides are in elements, but in bytes for values smaller than a byte. In both cases, 2^30 times
+the sum of the two additional strides is a multiple of 2^64 bytes.
 
 The sum of coordinate x stride over these dimensions is (offset + row) x S plus a multiple of 2^64
-bytes, so it is the address of row `offset + row` of the tensor. If `row` is `size` or more, the
+bytes, so the copy accesses row `offset + row` of the tensor. If `row` is `size` or more, the
 ragged coordinate is 2^30 or more, which is out of bounds. A load then writes the fill value, and a
 store skips the row.
 
@@ -301,12 +301,13 @@ def ragged_coords(
     tensor_map : TensorMap
         A map made with ``ragged=dim``, or with the arguments that `ragged` returns.
     offset, size : int
-        The slice has the tensor's rows offset to offset + size - 1 along the ragged dimension.
+        The slice has `size` rows along the ragged dimension and begins at row `offset`.
     coords : sequence of int
         Coordinates of the tile's first element within the slice: row-major, in elements, one entry
-        per dimension of the tensor. The tile may reach past the end of the slice. It must not begin
-        before the slice's first row, because rows there belong to the previous slice. If the map
-        was also made with ``split_inner=True``, the last coordinate must be a multiple of the span.
+        per dimension of the tensor. The tile may reach past the end of the slice. The tile must not
+        begin before the slice's first row, because earlier rows belong to the previous slice. If
+        the map was also made with ``split_inner=True``, the last coordinate must be a multiple of
+        the span.
 
     Returns
     -------
@@ -340,7 +341,7 @@ def ragged_coords(
         found = f"coords[{ragged_dim}] is {row} in coords {given}"
         must = "be 0 or more along the ragged dimension: rows before belong to another slice"
         raise argument_error("coords", found, must, "start at 0 or more")
-    # Rows past the slice have coordinates of 2^30 or more; see the table in the docstring above.
+    # Rows past the slice have coordinates of 2^30 or more; see the table of this module.
     inside = list(given)
     inside[ragged_dim] = RAGGED_EXTENT - count + row
     if tensor_map.split_inner:

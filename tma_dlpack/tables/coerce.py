@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fractions import Fraction
 
-MAX_ENTRIES = 64  # far more than any rank; of a longer list only the first 65 entries are read
+MAX_ENTRIES = 64  # far more than any rank; of a longer list, read only 65 entries
 MAX_REPR = 200  # characters
 MAX_SHOWN = 80  # characters of a value in a message
-INTEGER_BITS = 512  # far more than a valid value has; Python can print products of such integers
+INTEGER_BITS = 512  # valid values have far fewer; Python can print products of such integers
 INTEGER_END = 1 << INTEGER_BITS
 #: Characters that `printable` replaces: C0 and C1 controls except the newline, bidirectional
 #: controls, invisible characters and surrogates.
@@ -208,7 +208,7 @@ def counted(number: int | Fraction, unit: str) -> str:
 def reusable(value: object) -> object:
     """Return a value that can be read twice.
 
-    This is a copy of a list or set, the entries of an iterator, or any other value itself.
+    A list or set is copied, an iterator becomes its entries, and any other value stays the same.
     """
     if value is None or type(value) is tuple:
         return value

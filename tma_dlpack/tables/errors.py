@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 def sealed(frozen: type[T]) -> type[T]:
-    """Make a frozen dataclass raise FrozenInstanceError for every attribute.
+    """Make a frozen dataclass raise FrozenInstanceError if code sets any attribute.
 
     Without this decorator, a frozen dataclass with slots raises a TypeError if the attribute is not
     one of its fields.

@@ -30,7 +30,7 @@ NEAR = 0.75  # minimum similarity (difflib): 'byte128' is similar to 'bytes128',
 
 
 def _carriers(dtype: DLDataType) -> list[TensorMapDataType]:
-    """Return the default data type of a DLPack type, or all types of its size without a default."""
+    """Return the default data type of a DLPack type; if it has none, all types of the same size."""
     own = data_type_of(dtype)
     return [own] if own is not None else list(overrides_of(dtype))
 
@@ -101,7 +101,7 @@ def has_name(enum: type[IntEnum], word: str) -> bool:
 
 
 def choices_of(enum: type[IntEnum], value: object) -> str:
-    """Return the text of the fix for a value for which `parse` returned None."""
+    """Return the text of the fix if `parse` returned None for a value."""
     near = near_name(enum, value)
     if enum is TensorMapDataType and (needs := packed_needs(text_of(value) or "")):
         return needs
@@ -109,7 +109,7 @@ def choices_of(enum: type[IntEnum], value: object) -> str:
     return f"choose one of {choices}" + (f"; did you mean {near!r}?" if near else "")
 
 
-#: Data type of a map -> (names of types whose values it packs, number and size of values that share
+#: Data type of a map -> (names of the types of its values, number and bits of the values that share
 #: bytes).
 _PACKED_WORDS = {
     "16U4_ALIGN8B": ("int4 uint4 float4 fp4 e2m1 float4_e2m1 float4_e2m1fn", "two 4-bit"),
@@ -118,7 +118,7 @@ _PACKED_WORDS = {
 
 
 def packed_needs(word: str) -> str:
-    """Return what a map needs for a value type of fewer than 8 bits; "" for any other word.
+    """Return what a map needs if the word names a type of fewer than 8 bits, else "".
 
     >>> packed_needs("torch.int4")[:63]
     'int4 values are packed: pass a uint8 tensor that holds two 4-bi'
@@ -147,7 +147,7 @@ def dlpack_type_of(value: object) -> DLDataType | None:
 
 @lru_cache(maxsize=256)
 def meaning(enum: type[AnyEnum], word: str) -> AnyEnum | None:
-    """Return the member with another spelling; None if no member or several members have it.
+    """Return the member for another spelling; None if it spells no member or several members.
 
     >>> from tma_dlpack.tables.enums import TmaSwizzle
     >>> meaning(TmaSwizzle, "128"), meaning(TmaSwizzle, "Swizzle<3,4,3>"), meaning(TmaSwizzle, "16")
@@ -187,7 +187,7 @@ def _either(words: str) -> str:
 def near_name(enum: type[IntEnum], value: object) -> str | None:
     """Return the only name that is similar to a misspelt word; else None.
 
-    A similar name has the same numbers as the word.
+    A name is similar only if it has the same numbers as the word.
 
     >>> from tma_dlpack.tables.enums import TmaSwizzle
     >>> near_name(TmaSwizzle, "byte128"), near_name(TmaSwizzle, "bytes256")

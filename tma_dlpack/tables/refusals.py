@@ -1,4 +1,4 @@
-"""Reasons to refuse arguments, bytes of maps, files and copies: one row for each reason.
+"""Reasons to refuse an argument, a file, a copy or a map's bytes: one row for each reason.
 
 Other modules have the reasons to refuse an operand (`consumer.refusals`), a tensor
 (`dlpack.layout`) and the arguments of a map (`checks`). `Rule.error` makes the error of a row. If
@@ -16,7 +16,7 @@ from tma_dlpack.tables.targets import PROVENANCE
 #: Limits of the sizes of files that users pass. Larger files are refused.
 MAX_PTX_BYTES = 96 << 20
 MAX_LOG_BYTES = 1 << 27
-# For a core dump that is compressed or comes from a pipe. A plain file has no limit.
+# Limit of a core dump that is compressed or comes from a pipe. A plain file has no limit.
 MAX_PIPED_DUMP_BYTES = 1 << 29
 MAX_TRACE_CHARACTERS = 1 << 27  # the JSON of 10,000 different maps has about 1 << 24 characters
 MAX_VERIFY_BYTES = 1 << 27  # `verify` with n=10,000 writes about 80 MB of JSON

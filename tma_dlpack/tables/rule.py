@@ -112,9 +112,10 @@ class Rule:
         Ids of rules that must hold first. If one of them is broken, this rule is not reported.
     prerequisites_at_entry : tuple of str
         Ids of rules that must hold first at the same entry. If one of them is broken at this entry,
-        this rule is not reported. For a rule without `each`, the entry is the innermost one.
+        this rule is not reported. A rule without `each` counts as a rule about the innermost entry.
     unsupported : bool
-        Whether the target lacks a feature (a RuntimeError in C++), or the hardware fails.
+        Whether a broken rule means that the target lacks a feature (a RuntimeError in C++), or that
+        the hardware fails.
     differs : str
         How header, documentation and driver disagree, and which of them this package follows.
     if_allowed : str

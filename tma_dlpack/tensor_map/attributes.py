@@ -276,8 +276,8 @@ class MapAttributes(MapStorage):
 
     @property
     def _added_dimensions(self) -> tuple[bool, int | None] | None:
-        # The pair (split_inner, ragged). A map that C made has this pair even if it has no
-        # description yet.
+        # The pair (split_inner, ragged). For a map that C made, the pair is known before
+        # the description.
         known = self._description
         return self._added if known is None else known.added
 
