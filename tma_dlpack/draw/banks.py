@@ -395,7 +395,7 @@ class AccessSteps(Figure):
         """Return one line per phase."""
         rows = []
         for n, phase in enumerate(self.phases):
-            # A pair "thread:bank" for each thread that reads; `bank` is the first that it reads.
+            # A pair "thread:bank" for each thread that reads: the thread and its first bank.
             reads = enumerate(phase, self.first_thread(n))
             banks = " ".join(f"{t}:{w[0] % BANKS}" for t, w in reads if w)
             row = f"phase {n + 1:>2}: {counted(self.degrees[n], 'wavefront')}   {banks}"
