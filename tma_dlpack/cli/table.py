@@ -169,8 +169,8 @@ def command(
     about : str
         One line of help, in lower case.
     *options : Option or function
-        Options, or functions that return options. A function is called when the help or the
-        arguments of this command are read, so that other commands do not import its modules.
+        Options, or functions that return options. A function is called only for this command's
+        help and arguments, so that other commands do not import the modules of the function.
     heading : str
         The entry of `HEADINGS` under which the command is listed.
     examples : iterable of str

@@ -38,7 +38,7 @@ SPAN_BYTES = (16, *SWIZZLE_SPAN_BYTES[1:])
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A bit field of a descriptor; `about` explains a value that is the same for all tiles."""
+    """A bit field of a descriptor; `about` explains the field if all tiles have the same value."""
 
     name: str
     first_bit: int
@@ -284,8 +284,8 @@ class Operand(NamedTuple):
 #   K       (column, atom)                        (16, atom); the 16 is not read
 #   MN      (atom, column)                        (column, atom)
 #
-# "column" is the size of a column of spans in bytes. "atom" is the size of an atom in bytes: 8 rows
-# of a span, or 4 rows for the swizzle bytes128_atom_32B.
+# "column" is the size of a column of spans in bytes. "atom" is the size of an atom in bytes: 8
+# spans, or 4 spans for the swizzle bytes128_atom_32B.
 
 
 def leading_bytes(o: Operand) -> int:

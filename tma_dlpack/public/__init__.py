@@ -408,9 +408,9 @@ class OfMany(Protocol[P, R_co]):
 def with_options_of(
     model: Callable[Concatenate[Any, P], object],
 ) -> Callable[[Callable[[Any, dict[str, Any]], R]], OfMany[P, R]]:
-    """Return a decorator that copies all parameters of `model` except the first to a function.
+    """Return a decorator that gives a function the parameters of `model`, except the first.
 
-    The first parameter of the decorated function does not change. Its name is `tensors`.
+    The first parameter of the decorated function is called `tensors`, and does not change.
 
     >>> def make(x, size=1): ...
     >>> @with_options_of(make)
