@@ -117,7 +117,7 @@ def load_smem(request: CopyRequest, extent: HostExtent) -> Bytes:
 
 
 def _tiles_at_a_time(request: CopyRequest) -> int:
-    """Return the number of tiles in a block; return all tiles if no temporary memory is needed."""
+    """Return the number of tiles in a block; without temporary memory, a block has all tiles."""
     plan = request.plan
     few = max(1, min(BLOCK_BYTES // plan.smem_bytes, BLOCK_LINES // plan.lines))
     # Without padding, swizzle and conversion, the concatenated lines are the bytes of shared

@@ -164,7 +164,7 @@ class BankConflicts(Figure):
         return f"{access}. The worst phase with {own.swizzle.name}: {said}{better}."
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Return a panel per swizzle, with its banks, and with the wavefronts of all swizzles."""
+        """Return a panel per swizzle: its banks, and the wavefronts of all swizzles."""
         return tuple(self._scene([s]) for s in self.swizzles)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
