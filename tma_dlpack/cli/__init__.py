@@ -31,7 +31,8 @@ exit status is 0 if the input was accepted. The status is 1 if the input was ref
 error. The status is 2 if the input could not be read.
 
 A new command needs tests in tests/cli, and a sentence in the guide. The files that the command's
-examples read belong in tests/cli/examples. Tests check that these three parts exist.
+examples read belong in tests/cli/examples. If a test, the sentence or a file is missing, a test
+fails.
 """
 
 from __future__ import annotations

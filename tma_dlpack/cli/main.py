@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if isinstance(error, BrokenPipeError):
                 raise
             status = _failed(words, error)
-        sys.stdout.flush()  # a closed pipe or a full disk raises here, inside this `try`
+        sys.stdout.flush()  # raises an error for a closed pipe or a full disk
         return status
     except BrokenPipeError:
         _drop_output()

@@ -94,7 +94,7 @@ _ONLY_IF_GIVEN = ("allow", "split_inner", "ragged")
 
 
 def _argument(flag: str, name: str, about: str, **more: Any) -> Option:
-    """Return the option `flag` for the argument `name`. The help names the value after the flag."""
+    """Return the option `flag` for the argument `name`; the help shows it as in ``--box BOX``."""
     return option(flag, about, dest=name, metavar=flag[2:].upper(), **more)
 
 
@@ -244,8 +244,8 @@ _OPTIONS = {
 def _as_flags(options: argparse.Namespace, arguments: dict[str, Any]) -> str:
     """Return the command line's options for the tensor and for arguments of a `make_*` function.
 
-    `arguments` may be the arguments of a corrected call. An argument without an option on the
-    command line is added at the end, as in Python.
+    `arguments` may be the arguments of a corrected call. If the command line has no option for an
+    argument, the argument follows at the end in Python's syntax.
     """
     tensor_too = {name: getattr(options, name) for name in ("shape", "dtype", "strides", "address")}
     given = {name: value for name, value in arguments.items() if value is not None}
@@ -280,8 +280,8 @@ def _word_of(value: object) -> str:
 def _page_state(options: argparse.Namespace) -> dict[str, object]:
     """Return the options as the initial state of the explorer's page.
 
-    The state omits options that the command line does not have. Names of the driver, CUTLASS and
-    PTX become the names of this package's enums.
+    The state omits options that the user did not pass. Names of the driver, CUTLASS and PTX become
+    the names of this package's enums.
     """
     # The options `out` and `command` belong to the command line, not to the map.
     ours = ("out", "command")

@@ -74,8 +74,7 @@ class Command(NamedTuple):
     status: str
     more: str
     runs_program: bool
-    #: The name by which the usage line shows the words after ``--``; "" if no words may follow
-    #: ``--``.
+    #: The usage line has this name for the words after ``--``; "" if no words may follow ``--``.
     after_dashes: str
     #: The entry of `HEADINGS` under which the command is listed.
     heading: str
@@ -170,8 +169,8 @@ def command(
     about : str
         One line of help, in lower case.
     *options : Option or function
-        Options, or functions that return options. A function is called when the help or the
-        arguments of this command are read, so that other commands do not import its modules.
+        Options, or functions that return options. A function is called only for this command's
+        help and arguments, so that other commands do not import the modules of the function.
     heading : str
         The entry of `HEADINGS` under which the command is listed.
     examples : iterable of str
@@ -186,8 +185,8 @@ def command(
         `options.program`. The command writes its own output to standard error, so that standard
         output has only the program's output.
     after_dashes : str
-        The name by which the usage line shows the words after ``--``, such as "NVCC FLAGS...". The
-        words become `options.program`.
+        The usage line has this name for the words after ``--``, such as "NVCC FLAGS...". The words
+        become `options.program`.
     """
 
     def added(run: Run) -> Run:

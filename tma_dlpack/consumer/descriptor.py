@@ -48,8 +48,8 @@ from tma_dlpack.tables.dtypes import DATA_TYPES
 from tma_dlpack.tables.enums import TensorMapDataType, TmaSwizzle
 from tma_dlpack.tables.errors import argument_error, bad_value, sealed
 
-#: (instruction, swizzle) -> the fields "layout type" and "fixed", which do not depend on the tile,
-#: at their places in the descriptor.
+#: (instruction, swizzle) -> the bits of the descriptor that do not depend on the tile: the fields
+#: "layout type" and "fixed".
 _CONSTANT_BITS = {
     (row.name, swizzle): row.fixed << FIXED.first_bit | number << row.fields[-1].first_bit
     for row in INSTRUCTIONS.values()
@@ -198,8 +198,8 @@ class MatrixDescriptor(Drawn):
         """Return the operand that the tensor core reads from shared memory, as an array.
 
         The method computes the addresses from the descriptor of each K step, by the canonical
-        layouts of the PTX ISA, without the tensor map. If the result equals the tile, the
-        descriptor is therefore correct.
+        layouts of the PTX ISA. It does not use the tensor map. The descriptor is correct if the
+        result equals the tile.
 
         Parameters
         ----------
@@ -215,7 +215,7 @@ class MatrixDescriptor(Drawn):
         Raises
         ------
         TmaPreconditionError
-            If `smem` is not a one-dimensional uint8 array, or if it ends before the operand.
+            If `smem` is not a one-dimensional uint8 array, or does not contain the whole operand.
 
         Examples
         --------

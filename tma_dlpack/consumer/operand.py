@@ -38,7 +38,7 @@ SPAN_BYTES = (16, *SWIZZLE_SPAN_BYTES[1:])
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A bit field of a descriptor; `about` explains a value that is the same for all tiles."""
+    """A bit field of a descriptor; `about` explains the field if all tiles have the same value."""
 
     name: str
     first_bit: int
@@ -197,7 +197,7 @@ class TileMatrix(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Number of elements of a row of the matrix, which are in all columns of spans."""
+        """Number of elements of a row of the matrix; each column of spans has a part of the row."""
         return self.columns * self.row_bytes // self.element_bytes
 
     @property
@@ -284,8 +284,8 @@ class Operand(NamedTuple):
 #   K       (column, atom)                        (16, atom); the 16 is not read
 #   MN      (atom, column)                        (column, atom)
 #
-# "column" is the size of a column of spans in bytes. "atom" is the size of an atom in bytes: 8 rows
-# of a span, or 4 rows for the swizzle bytes128_atom_32B.
+# "column" is the size of a column of spans in bytes. "atom" is the size of an atom in bytes: 8
+# spans, or 4 spans for the swizzle bytes128_atom_32B.
 
 
 def leading_bytes(o: Operand) -> int:
@@ -312,10 +312,12 @@ def tile_matrix(tensor_map: TensorMap) -> TileMatrix | None:
     """Return a map's tile as a matrix, or None if the tile is not a matrix.
 
     The tile of a tiled map of rank 2 or more is a matrix if at most one outer dimension of the box
-    has an extent greater than 1. The dimension that `split_inner` added is not counted, because it
-    counts the columns of spans. The call that made the map may be unknown. Then the outermost
-    dimension with an extent greater than 1 in the box counts as the added dimension if its stride
-    in global memory equals the size of a row of the box in bytes.
+    has an extent greater than 1. The dimension that `split_inner` added is ignored, because its
+    extent is the number of columns of spans.
+
+    If it is unknown whether `split_inner` added a dimension, the strides decide. The candidate is
+    the outermost dimension whose extent in the box is greater than 1. It counts as added if its
+    stride in bytes equals the size of a row of the box.
     """
     tile = _tile_of(tensor_map.arguments, split_dimension(tensor_map))[1]
     return tile if tile.rows else None
@@ -324,9 +326,9 @@ def tile_matrix(tensor_map: TensorMap) -> TileMatrix | None:
 def split_dimension(tensor_map: TensorMap) -> int | None:
     """Return the number of the dimension that steps from span to span, or None if it is not known.
 
-    Dimension 0 is the innermost. A map made with `split_inner=True` has such a dimension, and so
-    has a map made with the arguments that `tma.split_inner` returns, if its tensor has two
-    dimensions or more. A vector that is described as a matrix has no such dimension.
+    Dimension 0 is the innermost. A map has such a dimension if it was made with `split_inner=True`,
+    or with the arguments that `tma.split_inner` returns for a tensor of rank 2 or more. A map that
+    describes a vector as a matrix has no such dimension.
     """
     # In a ragged map, two added dimensions are outside of this dimension.
     if tensor_map.split_inner:
@@ -364,8 +366,8 @@ def _matrix_of(plan: TilePlan, split: int | None) -> TileMatrix | None:
         if split is not None:
             columns = counts[split]
             axes = [d for d in axes if d != split]
-        # Without `split`, the outermost axis may step from span to span. But if dimension 1 of the
-        # tensor has extent 1, a single axis steps along the rows of a dense matrix.
+        # Without `split`, the outermost axis may step from span to span. Exception: if dimension 1
+        # of the tensor has extent 1, a single axis steps along the rows of a dense matrix.
         elif axes and axes[0] > 1 and (len(axes) > 1 or args.global_dim[1] > 1):
             step_bytes = plan.steps[axes[0]] * args.global_strides[axes[0] - 1]
             # The axis steps to the bytes right after a row of the box, so it counts the columns of

@@ -262,9 +262,9 @@ def _of_threads(words: IntArray) -> Threads:
 
 
 def with_other_swizzles(own: EncodeArguments, tensor_map: TensorMap) -> list[EncodeArguments]:
-    """Return `own` with each other swizzle that the rules accept for the target of a map.
+    """Return a copy of `own` for each other swizzle that the rules accept for the map's target.
 
-    `own` are the map's arguments, or for gather4 the arguments of a box of four rows.
+    `own` has the map's arguments, or, for gather4, the arguments of a box of four rows.
 
     >>> import numpy as np, tma_dlpack as tma
     >>> tm = tma.make_tma_descriptor(np.zeros((64, 32), np.float16), (64, 32))

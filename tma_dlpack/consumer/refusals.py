@@ -1,7 +1,8 @@
-"""Reasons why an instruction cannot read a tile; each row proposes a call that works.
+"""The table of reasons why an instruction cannot read a tile.
 
-The condition `holds` of a row is a single expression, because `.packaging/generate.py` prints it in
-JavaScript for the explorer's page.
+Each row of the table proposes a call that works. The condition `holds` of a row is a single
+expression, because `.packaging/generate.py` prints the condition in JavaScript for the explorer's
+page.
 """
 
 from __future__ import annotations

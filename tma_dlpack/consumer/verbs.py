@@ -115,7 +115,7 @@ def matrix_descriptor(
 def read_major(major: object, of: str) -> Major:
     """Return `major` as ``"K"`` or ``"MN"``; refuse any other value.
 
-    `of` is the text for the error's fix: the shape of a K-major box.
+    `of` is the shape of a K-major box as text; the error's fix contains this text.
     """
     text = text_of(major)
     named = None if text is None else text.upper()

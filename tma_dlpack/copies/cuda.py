@@ -246,7 +246,10 @@ def _first_byte(tensor_map: TensorMap, extent: Extent) -> int:
 
 
 def _owner(tensor_map: TensorMap, memory: object) -> object:
-    """Return the object whose memory is copied; the copy must wait for earlier work on it."""
+    """Return the object whose memory is copied: `memory`, or the map's tensor.
+
+    The copy must wait for earlier work on this object.
+    """
     return tensor_map.tensor if memory is None else memory
 
 

@@ -124,8 +124,8 @@ def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Hos
 def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Extent:
     """Return the device memory that copies of a map may access.
 
-    The result is `memory`. If `memory` is None, it is the storage of the map's tensor or, for a map
-    of a bare address, the CUDA allocation that contains the address.
+    The result is `memory`. If `memory` is None, the result is the storage of the map's tensor. For
+    a map of a bare address, it is then the CUDA allocation that contains the address.
 
     Raises
     ------
@@ -161,9 +161,9 @@ def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> E
 def _touchable(view: TensorView, memory: object, write: bool) -> tuple[Storage, str]:
     """Return the memory that copies may access, and its name; refuse to write read-only memory.
 
-    `view` describes the map's tensor if `memory` is None; the result is then the tensor's whole
-    storage. Otherwise `view` describes `memory`, and the result is this array without the rest of
-    its storage.
+    If `memory` is None, `view` describes the map's tensor, and the result is the tensor's whole
+    storage. Otherwise `view` describes the array `memory`, and the result is only this array, even
+    if its storage is larger.
     """
     what = "the tensor" if memory is None else "memory"
     if write and view.read_only:
@@ -233,9 +233,10 @@ def _storage_of(view: TensorView, what: str) -> Storage:
 
 
 def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
-    """Return the first address in a range that cannot be read, or, if `write`, cannot be written.
+    """Return the first address of a range at which the process cannot read.
 
-    Return None if the range has no such address, or if /proc/self/maps is missing. The function
+    If `write` is true, return the first address at which the process cannot write. Return None if
+    the range has no such address, or if /proc/self/maps is missing. The function
     does not detect that another thread unmaps the memory during or after the call, or that a mapped
     file was truncated.
 

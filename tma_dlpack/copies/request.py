@@ -42,12 +42,11 @@ class Lines(NamedTuple):
     is (tiles,), because these numbers are equal for all lines of a tile.
     """
 
-    #: Bytes from the map's address to the point of each line where the inner coordinate is 0.
+    #: Bytes from the map's address to the element of each line whose inner coordinate is 0.
     origins: IntArray
     #: Whether all outer coordinates of the line are in bounds.
     inside: BoolArray
-    #: Bytes from the point of `origins` to byte 0 of the line, which is at the tile's inner
-    #: coordinate.
+    #: Bytes from the element that `origins` locates to the first byte of the line in the tile.
     start: IntArray
     #: The bytes [first, last) of each line are in bounds along the inner dimension.
     first: IntArray
@@ -280,9 +279,10 @@ def plan_of(tensor_map: TensorMap) -> TilePlan:
 
 @lru_cache(maxsize=1024)
 def _alignment_and_fault(plan: TilePlan, target: Target) -> tuple[int, tuple[str, str] | None]:
-    """Return the alignment of addresses in bytes, and the map's fault: (rule, found), or None.
+    """Return the alignment of addresses in bytes, and the map's fault.
 
-    The caller checks the address, so maps that differ only in their address share a cached result.
+    The fault is (rule, found), or None for a map without a fault. The caller checks the address, so
+    maps that differ only in their address share a cached result.
     """
     args = plan.arguments
     alignment_bytes, inner_bytes, swizzle = args.alignment_bytes, args.inner_box_bytes, args.swizzle

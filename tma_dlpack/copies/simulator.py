@@ -2,8 +2,8 @@
 
 A line is a contiguous row of a tile (see `geometry`). The simulator views memory as an array of
 overlapping items. Each item has the size of a line, and an item starts every 16 bytes. Addresses,
-strides and inner coordinates are multiples of 16 bytes, so each line is one item. The lines of a
-box in bounds are a regular grid of items, called a lattice.
+strides and inner coordinates are multiples of 16 bytes, so each line is one item. The in-bounds
+lines of a box are a regular grid of items, called a lattice.
 
 `RawCopy` is a copy for the simulator of kernels. As in a kernel, its coordinates are innermost
 first, and it reads and writes bytes. The simulator checks a `RawCopy` when the kernel issues it,
@@ -117,7 +117,7 @@ def load_smem(request: CopyRequest, extent: HostExtent) -> Bytes:
 
 
 def _tiles_at_a_time(request: CopyRequest) -> int:
-    """Return the number of tiles in a block; return all tiles if no temporary memory is needed."""
+    """Return the number of tiles in a block; without temporary memory, a block has all tiles."""
     plan = request.plan
     few = max(1, min(BLOCK_BYTES // plan.smem_bytes, BLOCK_LINES // plan.lines))
     # Without padding, swizzle and conversion, the concatenated lines are the bytes of shared
@@ -232,11 +232,11 @@ def _items(
     strides: tuple[int, ...] = (),
     reach: int = 0,
 ) -> tuple[Items, IntArray]:
-    """View memory as items of `width` bytes; return the view and the indices of some items.
+    """View memory as items of `width` bytes; return the view and the indices of the items `begins`.
 
-    These items are at `begins`, which are offsets in bytes from the map's address. If a shape is
-    passed, the view has a lattice of items at each index. The last item of a lattice starts `reach`
-    bytes after its first item.
+    `begins` has the offset of each item from the map's address, in bytes. If a shape is passed, the
+    view has a lattice of items at each index. The last item of a lattice starts `reach` bytes after
+    the first item.
     """
     # All addresses are equal modulo 16, so a view with a step of 16 bytes contains all items.
     phase = (extent.origin + int(begins[0])) % CHUNK_BYTES

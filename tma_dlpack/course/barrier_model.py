@@ -3,8 +3,10 @@
 `Barrier` is the state that PTX describes. A phase ends when two conditions hold: the number of
 arrivals has reached the count of `mbarrier.init`, and all announced bytes have arrived. `Play` runs
 programs (threads, warps, copy engines) on one time axis. It records the actions of the programs,
-and every state of every barrier. A program is a generator. To run an action that takes time, it
-yields a `Do` or a `Wait`. To run an operation that takes no time, it calls a method of `Play`.
+and every state of every barrier.
+
+A program is a generator. For an action that takes time, the program yields a `Do` or a `Wait`. For
+an operation that takes no time, the program calls a method of `Play`.
 
 Times are ticks without a unit, because the model shows the order of events, not their duration.
 NVIDIA does not document in how many steps the engine counts its bytes.
@@ -139,7 +141,7 @@ Program = Generator["Do | Wait", None, None]
 class Bar:
     """The action of a lane in the ticks [begin, end); `end` is None if the action never ends.
 
-    `wrong` is "", or names an error such as missing bytes, or a wait that never ends.
+    `wrong` names the error of the action, such as missing bytes or an endless wait; "" for none.
     """
 
     lane: str

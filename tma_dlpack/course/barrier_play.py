@@ -186,8 +186,8 @@ class _Timeline:
         last = max(max(bar.begin, bar.end or 0) for bar in played.bars)
         self.end = last + (max(LONG_TAIL, last // 5) if hangs else TAIL)
         self.rows: list[tuple[Row, float]] = []
-        # For arrows: lane or barrier -> y of its top, of its first row's bottom, of its last row's
-        # bottom.
+        # Lane or barrier -> three y coordinates for arrows: its top, the bottom of its first row,
+        # and the bottom of its last row.
         self.places: dict[str, tuple[float, float, float]] = {}
         self.height = 0.0
         for row in played.rows:

@@ -106,7 +106,8 @@ class Played(NamedTuple):
     @property
     def outcome(self) -> str:
         """The outcome of the run; `draw.BarrierPlay` lists all outcomes."""
-        # Only the `wrong` of a read contains "bytes". A copy engine reads only for a store.
+        # A bar is a read of missing bytes if its `wrong` contains "bytes". A copy engine reads only
+        # for a store.
         misread = [bar.lane for bar in self.bars if "bytes" in bar.wrong]
         if any(lane.startswith("copy engine") for lane in misread):
             return "stale store"
@@ -258,7 +259,7 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
             yield Do(7, "load\ntile" if alone else "load\npart", line=4)
         yield Wait(full, setup.parity, 6)
         yield Do(15, "adds 1", "tint6", 7, 0, f"tile{setup.of(b)}")
-        # After this fence, the engine sees the third of the tile that the warp has changed.
+        # After this fence, the engine sees the changes of this warp, which are 1/3 of the tile.
         if fenced and alone:
             yield Do(8, "fence", line=8)
             share = setup.tx_bytes // 3 + is_first * (setup.tx_bytes % 3)

@@ -173,7 +173,7 @@ class SwizzleBits(Figure):
         # The two bits of a pair in `folds` have the same tint, which depends on the source bit.
         onto = {to for _, to in folds}
         tints = {bit: f"tint{2 * (BITS - 1 - fold[0])}" for fold in folds for bit in fold}
-        # `bottom`: y of the swizzled bits, below one line per fold and the arrow heads.
+        # `bottom`: y of the swizzled bits. Above them are one line per pair, and the arrow heads.
         bottom = 16 + h + FOLD + LEVEL * len(folds) + 14
         ends = (
             ("in", 16, self.address(self.chunk)),

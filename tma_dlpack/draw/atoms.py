@@ -91,7 +91,7 @@ class MatrixAtoms(Figure):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The number of atoms that are not drawn, the axes, and the offsets."""
+        """Notes on the axes, on the offsets, and on the number of atoms that are not drawn."""
         d = self.descriptor
         left = {"rows": self.down - MAX_DOWN, "spans": self.across - MAX_ACROSS}
         notes = [f"⋮ {n} more {what} of atoms" for what, n in left.items() if n > 0]

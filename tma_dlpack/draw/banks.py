@@ -164,7 +164,7 @@ class BankConflicts(Figure):
         return f"{access}. The worst phase with {own.swizzle.name}: {said}{better}."
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Return a panel per swizzle, with its banks, and with the wavefronts of all swizzles."""
+        """Return a panel per swizzle: its banks, and the wavefronts of all swizzles."""
         return tuple(self._scene([s]) for s in self.swizzles)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
@@ -395,7 +395,7 @@ class AccessSteps(Figure):
         """Return one line per phase."""
         rows = []
         for n, phase in enumerate(self.phases):
-            # A pair "thread:bank" for each thread that reads; `bank` is the first that it reads.
+            # A pair "thread:bank" for each thread that reads: the thread and its first bank.
             reads = enumerate(phase, self.first_thread(n))
             banks = " ".join(f"{t}:{w[0] % BANKS}" for t, w in reads if w)
             row = f"phase {n + 1:>2}: {counted(self.degrees[n], 'wavefront')}   {banks}"

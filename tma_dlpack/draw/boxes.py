@@ -64,8 +64,8 @@ class Axis:
         Index of the dimension in row-major order, and in the driver's order (innermost first). A
         tensor of rank 1 is drawn as one row; both indices of its vertical axis are -1.
     extent : int
-        Extent of the tensor, in elements. The innermost axis of an interleaved map counts units of
-        16 or 32 bytes instead.
+        Extent of the tensor, in elements. On the innermost axis of an interleaved map, the extent
+        is in units of 16 or 32 bytes.
     start, span, step : int
         The box begins at position `start`, spans `span` positions, and takes every `step`-th of
         these positions.
@@ -146,8 +146,8 @@ class Axis:
     def bands(self, unit: float) -> list[Span]:
         """Return the box's in-bounds positions as spans [first, last), to draw as rectangles.
 
-        Positions without gaps form one span. If a position, `unit` px, is smaller than LEAST_BAND,
-        the positions of a strided box form one span too.
+        Positions without gaps form one span. The positions of a strided box also form one span if
+        `unit`, the width of a position in px, is less than LEAST_BAND.
         """
         first, last = max(self.start, 0), min(self.start + self.span, self.extent)
         if not self.gathered and (self.step == 1 or unit < LEAST_BAND):
@@ -350,7 +350,8 @@ class TensorBox(Figure):
             cells += [label(left, p, f"row {p}", "label", 1) for p in named]
         elif rows.dimension >= 0:
             name = f"rows {rows.ends}"
-            if len(name) > MOST_LETTERS:  # such as near row 2^31; the note below has the last row
+            # For example, names of rows near 2^31 are too long. The note below has the last row.
+            if len(name) > MOST_LETTERS:
                 name = f"rows {rows.start}.."
             cells.append(label(left, rows.start, name, "label", rows.span))
         return cells
@@ -395,9 +396,9 @@ def tensor(
         Start of the tile in shared memory, in bytes; a multiple of 128.
     shown : dict, optional
         Dimension (row-major index) -> the positions [first, last) to draw along this dimension. An
-        entry is ignored if its positions do not contain the whole box. By default, a dimension is
-        drawn whole if it is at most 12 tiles long, or if it is a strip of at most 64 positions; of
-        any other dimension, 12 tiles are drawn.
+        entry is ignored if its positions do not contain the whole box. By default, 12 tiles of a
+        dimension are drawn. A dimension of at most 12 tiles is drawn whole, and so is a strip of at
+        most 64 positions.
     plane : (int, int), optional
         Row-major indices of the two dimensions of the plot: the vertical dimension, then the
         horizontal dimension. None means the two innermost dimensions. For a tensor (N, D, H, W, C),
@@ -439,7 +440,7 @@ def tensor(
     # Dimension -> length up to which the dimension is drawn whole; MAX_CELLS for a strip.
     least = {down: 0, across: 0}
     axes = [axis_of(request, d, shown or {}, least.get(d, MAX_CELLS)) for d in range(args.rank)]
-    one_row = Axis(-1, -1, 1, 0, 1, 1, (0, 1))  # rows of a rank-1 tensor
+    one_row = Axis(-1, -1, 1, 0, 1, 1, (0, 1))  # the rows axis of a rank-1 tensor
     rows, columns = axes[down] if down >= 0 else one_row, axes[across]
     outer = tuple(axis for axis in axes if axis not in (rows, columns))
     extents = args.global_dim, args.box_dim, request.coords[0].tolist()

@@ -311,7 +311,7 @@ class _Contents:
                 cut = min(end, begin + room)
                 drawn.append((begin, cut, cut))
                 room -= cut - begin
-            # If some of these lines have no room, no line after them is drawn.
+            # If there is no room for all these lines, no later line is drawn.
             if drawn[-1][2] < end:
                 break
         blocks, left = [], drawn[-1][2]
@@ -363,8 +363,8 @@ class _Contents:
         row, first, last, offset, linear, placed = self.numbers[n, k].tolist()
         position = self.positions[row].tolist()
         if not self.request.plan.unit_bytes:
-            # `first` counts elements. In an interleaved map, a line is one unit and not a number of
-            # elements, so `first` is not added.
+            # `first` counts elements. A line of an interleaved map is one unit, not elements, so
+            # `first` is only added for other maps.
             position[0] += first
         fields = self._fields(state, position, last - first)
         where = row, first, last, offset, linear, placed, reverse(position)
@@ -372,7 +372,11 @@ class _Contents:
         return Chunk(address, state, *where, *how, fields, self.data_bytes)
 
     def _fields(self, state: State, position: list[int], more: int) -> tuple[str, ...]:
-        """Return the fields that decide a chunk: exceeded extents, else swizzle, else row size."""
+        """Return the fields that decide the contents of a chunk.
+
+        The fields are the extents that the chunk exceeds. If it exceeds no extent, the field is the
+        swizzle, or the row size for a map without a swizzle.
+        """
         args = self.request.plan.arguments
         if state in ("filled", "clipped"):
             ends = position.copy()

@@ -183,7 +183,8 @@ def prose(sentence: str) -> str:
 def panel_row(figure: Figure) -> str:
     """Return the HTML of a figure's panels, in rows that wrap on a narrow page."""
     wide, narrow = figure.scenes(), figure.narrow_scenes()
-    # id() of a wide panel -> its narrow panel. `side_by_side` returns the same objects.
+    # id() of a wide panel -> its narrow panel. `side_by_side` returns the panels themselves, not
+    # copies, so their ids stay valid.
     other = dict(zip(map(id, wide), narrow, strict=True))
     rows = ("".join(_still(scene, other[id(scene)]) for scene in row) for row in side_by_side(wide))
     return "".join(f'<div class="tma-panels" style="{_ROW}">{row}</div>' for row in rows)
@@ -231,7 +232,7 @@ def _still(scene: Scene, narrow: Scene | None = None) -> str:
 def played(
     figure: Figure, kind: str, data: object, beside: str = "", still: Scene | None = None
 ) -> str:
-    """Return the HTML of a figure with the pictures and frames among which `play.js` selects.
+    """Return the HTML of a figure with several pictures or frames; `play.js` shows one at a time.
 
     Without scripts, the HTML shows the panel `still` (by default the figure's first panel), and
     then the HTML `beside`.

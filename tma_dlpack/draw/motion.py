@@ -72,7 +72,7 @@ class CopyMotion(Figure):
     def left_after(self) -> tuple[int, ...]:
         """Pending bytes of the barrier: before the first chunk, then after each drawn chunk.
 
-        The last drawn chunk also counts the bytes of the chunks that are not drawn.
+        The bytes of the chunks that are not drawn arrive with the last drawn chunk.
         """
         per_chunk = self.tx_bytes // self.all_chunks
         counts = [self.tx_bytes - per_chunk * n for n in range(len(self.chunks))]

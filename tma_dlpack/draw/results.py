@@ -1,7 +1,7 @@
 """Results as HTML: batches of maps, lists of rules, results of `verify` and `bandwidth`, refusals.
 
 The modules of `verify`, `bandwidth` and `rules` import `draw`. To avoid a cycle, this file does not
-import these modules, so that it declares their results as Any.
+import these modules, and it declares their results as Any.
 """
 
 from __future__ import annotations

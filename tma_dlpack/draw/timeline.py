@@ -27,7 +27,7 @@ from tma_dlpack.tables.errors import bad_value
 
 WIDE, NARROW_WIDTH = 560, NARROW - 24  # px: length of the axis, wide and on a phone
 LANE, GAP, NAME = 26, 8, 16  # px: heights of a lane, of the space below it, of its name on a phone
-TAIL = 0.12  # how far endless bars reach beyond the last event, as a fraction of the axis up to it
+TAIL = 0.12  # length of endless bars after the last event / length of the axis before this event
 MOST_NAME = 24  # maximum number of drawn letters of an actor's name
 MOST_ROWS = 400  # maximum number of drawn bars
 LEAST_LETTERS = 8  # a label is omitted if it would be cut to fewer letters
@@ -367,7 +367,7 @@ class WaitChain(Figure):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All actors and objects of the chain; in each link, the waiting actor is first."""
+        """All actors and objects of the chain, in the order of the links."""
         return tuple(dict.fromkeys(name for link in self.links for name in (link.who, link.what)))
 
     @property

@@ -212,8 +212,8 @@ def untraced(function: F) -> F:
     """Make torch.compile end its graph before a call of this function.
 
     torch.compile may nevertheless trace the functions that this function calls. The decorator adds
-    no run time. It is enough for a function without tensors and arrays among its arguments and
-    results. For other functions, use `opaque`.
+    no run time. Use it for functions whose arguments and results are neither tensors nor arrays.
+    For other functions, use `opaque`.
 
     >>> untraced(lambda x: x)(3)
     3
@@ -261,8 +261,8 @@ def opaque(function: F) -> F:
     def called(*args: Any, **keywords: Any) -> Any:
         stopped = None
         try:
-            # torch.compile may also trace `called` itself. `_stop` is called inside of `try`,
-            # because torch.compile skips a function that ends the graph inside of a `try`.
+            # torch.compile may also trace `called` itself. Therefore `_stop` ends the graph inside
+            # of this `try`: torch.compile does not trace a function whose `try` ends the graph.
             stopped = _stop()
             return function(*args, **keywords)
         except TypeError:
@@ -354,8 +354,8 @@ def with_arguments_of(
     """Return a decorator that copies the signature of `model`, except the return type.
 
     The function that is decorated must have two parameters: the first argument, and a dict of all
-    other arguments by name, including defaults. A wrong call raises the TypeError that Python would
-    raise if the function were defined with the copied signature.
+    other arguments by name, including defaults. A wrong call raises the same TypeError as a call of
+    a function that is defined with the copied signature.
 
     >>> def make(x, size=1, *, mode="a"): ...
     >>> @with_arguments_of(make)
@@ -408,9 +408,9 @@ class OfMany(Protocol[P, R_co]):
 def with_options_of(
     model: Callable[Concatenate[Any, P], object],
 ) -> Callable[[Callable[[Any, dict[str, Any]], R]], OfMany[P, R]]:
-    """Return a decorator that copies all parameters of `model` except the first to a function.
+    """Return a decorator that gives a function the parameters of `model`, except the first.
 
-    The first parameter of the decorated function does not change. Its name is `tensors`.
+    The first parameter of the decorated function is called `tensors`, and does not change.
 
     >>> def make(x, size=1): ...
     >>> @with_options_of(make)

@@ -185,9 +185,9 @@ def of_not_read(wanted: SuggestRequest, violations: Sequence[Violation], may_fit
         below, above = _nearest(wanted, d)
         works = [near for near in (below, above) if near is not None]
         if works:
-            # `step` divides the extents of the tiles that work. The sentence names "no multiple of
-            # `step`" as the cause only if a smaller and a larger extent work, or if `step` is at
-            # most twice the search's step.
+            # `step` divides the extents that work. If it does not divide the tile's extent, the
+            # sentence says "no multiple of `step`". There must also be enough evidence: two extents
+            # that work, or a `step` of at most twice the search's step.
             step = math.gcd(*(near[d] for near in works))
             is_cause = tile[d] % step and (len(works) == 2 or step <= 2 * _unit(wanted, d))
             multiple = f", no multiple of {step}" if is_cause else ""
@@ -229,7 +229,7 @@ def _nearest(
     tile, unit = wanted.tile, _unit(wanted, d)
     if not isinstance(wanted.access, str):
         return None, None  # the access function is valid only for the wanted tile
-    # `downward` and `upward` have the multiples of `unit`, except the extent of the wanted tile.
+    # `downward` and `upward` have the multiples of `unit` below and above the wanted tile's extent.
     begin = tile[d] // unit * unit
     downward = range(begin if begin < tile[d] else begin - unit, 0, -unit)
     upward = range(begin + unit, begin + (MAX_TRIES + 1) * unit, unit)

@@ -153,7 +153,7 @@ class BoxChoice:
     line_bytes : int
         Bytes of a line of the box. With `split_inner`, a line is one span.
     tx_bytes, smem_bytes, smem_alignment : int
-        The values of the map, for one copy.
+        The map's attributes of the same names, which are about one copy.
     copies : int
         Number of copies that fill the tile.
     speed : float
@@ -219,7 +219,7 @@ def choices(wanted: SuggestRequest) -> tuple[list[BoxChoice], list[Refused]]:
     for swizzle, split in itertools.product(_SWIZZLES, (False, True)):
         if instruction is not None and swizzle not in instruction.layout_types:
             continue
-        # The widths of boxes that the reader cannot read, whatever the number of lines is.
+        # The reader cannot read boxes of these widths, whatever the number of lines is.
         unread: set[int] = set()
         for box in _cuts(wanted, swizzle, split):
             if box[-1] in unread:
@@ -335,7 +335,7 @@ def _cuts(wanted: SuggestRequest, swizzle: TmaSwizzle, split: bool) -> Iterator[
     one_matrix = wanted.reader in ("wgmma", "tcgen05", "ldmatrix")
     for box in sorted(boxes, key=lambda box: (-math.prod(box), -box[-1])):
         if one_matrix and sum(n > 1 for n in box[:-1]) > 1:
-            continue  # such a box has several matrices, and each matrix needs its own copy
+            continue  # the box has several matrices, but a reader needs one copy per matrix
         yield box
 
 
@@ -373,9 +373,9 @@ def _by_tensor_core(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | 
 
 
 def column_degree(tensor_map: TensorMap) -> int:
-    """Return the largest degree of bank conflicts of reading a column of 16 bytes in 8 rows.
+    """Return the largest degree of bank conflicts when a warp reads 16 bytes of each of 8 rows.
 
-    The result equals that of ``bank_conflicts(tm)``. Only the first 8 rows are examined, because
+    ``bank_conflicts(tm)`` has the same degree. Only the first 8 rows are examined, because
     every other group of 8 rows starts a multiple of 8 pitches later. This distance moves or
     exchanges the banks of all 8 rows in the same way, so every group has the same degree.
     """

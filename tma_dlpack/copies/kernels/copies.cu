@@ -103,8 +103,9 @@ __device__ inline void fill(unsigned bytes, unsigned char pattern)
 // loads, the copy did not write this byte.
 //
 // The arrays smem_out and written are [tiles][bytes]. `bytes` is the size of the tile plus the size
-// of the memory before the tile. If the copy does not write a byte, both arrays have 0 for it. The
-// array status is [tiles + 1]. A block whose tile times out sets the last word, and blocks that
+// of the memory before the tile. If the copy does not write a byte, the byte is 0 in both arrays.
+//
+// The array status is [tiles + 1]. A block whose tile times out sets the last word, and blocks that
 // start later return at once.
 extern "C" __global__ void load_tiles(const __grid_constant__ Map map, const Coords* coords,
                                       Offsets offsets, unsigned form, unsigned smem_offset,
