@@ -337,7 +337,7 @@ def _by_nvcc(
     arch: str,
 ) -> tuple[str, dict[str, str]]:
     """Return (PTX, {}) from nvcc; the dictionary is empty because nvcc reports no mangled names."""
-    # nvcc compiles a template instance only if the source uses it, for example by its address.
+    # nvcc compiles a template instance only if the source uses it, for example takes its address.
     if name and "<" in name:
         text += f"\nstatic auto* tma_dlpack_instance = &{name};\n"
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_kernel_") as scratch:
