@@ -21,7 +21,7 @@ from tma_dlpack.kernel.core import argument_error, driver, nvrtc_bindings, shown
 _NVCC_SECONDS = 600
 _CUDA_FILES = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c")
 _MAX_SOURCE_BYTES = 96 << 20
-# Number of lines of a compiler's log that an error message repeats.
+# Number of lines that an error message repeats from a compiler's log.
 _LOG_LINES = 20
 # For example ".visible .entry _Z4gemm14CUtensorMap_st" and ".target sm_90a".
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$]+)", re.MULTILINE)

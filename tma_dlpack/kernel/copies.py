@@ -286,7 +286,7 @@ class _Load(Pending):
         now = total
         if barrier.pending == 0 and 0 < barrier.bytes < total and barrier.bytes % CHUNK == 0:
             # The phase of the barrier needs fewer bytes than the load still has to write. So write
-            # only the bytes that the phase needs now: the phase ends between two pieces.
+            # only the bytes that the phase needs now; then the phase ends between two pieces.
             now = barrier.bytes
         data = self._fetch()
         here, self.chunks = self.chunks[: now // CHUNK], self.chunks[now // CHUNK :]

@@ -434,7 +434,7 @@ class Order:
         self, g: Any, lanes: IntArray, what: str, wrong: BoolArray, others: npt.NDArray[Any],
         last: IntArray, agents: IntArray, stamps: IntArray,
     ) -> None:  # fmt: skip
-        """Report accesses of threads that are not ordered after earlier accesses."""
+        """Report accesses by threads if these accesses are not ordered after earlier accesses."""
         both_atomic = (last & ATOMIC != 0) & (stamps[:, None] & ATOMIC != 0)
         own = others == agents[:, None]
         # The accesses of one thread are ordered. Accesses of two lanes of one warp are ordered only

@@ -218,8 +218,8 @@ def bandwidth(
     data_type, rules
         As in `make_tma_descriptor`.
     stages : sequence of int
-        Numbers of tiles in flight per block to try, 1 to 8. A number is skipped if shared memory is
-        too small for this number of tiles.
+        Numbers of tiles in flight per block that are tried, each 1 to 8. A number is skipped if
+        shared memory is too small for this number of tiles.
     ctas_per_sm : sequence of int
         Numbers of blocks per multiprocessor to try.
     repeats : int
