@@ -96,7 +96,7 @@ def run_kernel(
     options : sequence of str
         Options of the compiler, such as ``"-DSTAGES=3"``.
     seed : int
-        Seed of the random schedules. Two calls with equal arguments and seeds run equally.
+        Seed of the random schedules. Two calls with equal arguments and seeds have equal results.
     schedules : int
         Number of schedules that the simulator runs: the first is late, the second is early, and all
         further schedules are random.

@@ -85,7 +85,7 @@ def _steps(code: Instruction, watched: set[str]) -> Iterable[Step]:
 
 
 class Flying:
-    """The accumulator registers of a warpgroup that pending products may still write."""
+    """The registers that pending products of a warpgroup may still write."""
 
     groups: int
 
@@ -104,9 +104,9 @@ class Flying:
                 kept = {r: state for r, state in self.registers.items() if state[0] > last}
                 self.registers = kept
             elif step.what == "commit":
-                # The simulator may run one commit_group in several parts of a warpgroup. The first
-                # part closes the group. Later parts find an open group without products, which
-                # must not be closed.
+                # The simulator may run one commit_group separately for several parts of a
+                # warpgroup. The first part closes the group. Later parts find an open group without
+                # products, which must not be closed.
                 if g.n >= _WARPGROUP or any(s[0] == self.groups for s in self.registers.values()):
                     self.groups += 1
             elif step.what == "product":

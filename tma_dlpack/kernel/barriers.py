@@ -67,7 +67,7 @@ class Groups:
     committed: list[list[Any]] = field(default_factory=list)
     #: Kind of access, such as "store_read" -> number of the agent in `Order`.
     agents: dict[str, int] = field(default_factory=dict)
-    #: Number of the oldest groups that wait_group instructions have covered.
+    #: Number of groups, oldest first, that wait_group instructions have covered.
     waited: int = 0
 
     @property
@@ -99,8 +99,8 @@ class BlockSync:
         self.bulk: dict[int, Groups] = defaultdict(Groups)
         self.cp_async: dict[int, Groups] = defaultdict(Groups)
         self.wgmma: dict[int, Groups] = defaultdict(Groups)
-        #: For each warp of another block that has accessed this block's shared memory: slot of the
-        #: warp in `Order` -> last access as (clock, block of the warp, instruction, thread).
+        #: Accesses to this block's shared memory by warps of other blocks: slot of the warp in
+        #: `Order` -> last access of the warp as (clock, block of the warp, instruction, thread).
         self.remote: dict[int, tuple[int, Any, Any, int]] = {}
         # Number of a warpgroup -> its accumulator registers with a pending product.
         self.accumulators: dict[int, Flying] = defaultdict(Flying)
@@ -204,8 +204,8 @@ def _reduced(g: Any, mask: BoolArray | None, number: Any, reduction: str) -> Any
 
 def _arrive(g: Any, meeting: Meeting, lanes: IntArray, count: int) -> None:
     """Count the arrival of threads at a barrier."""
-    # If bar.sync has a thread count, each warp counts as 32 threads (PTX ISA). This includes the
-    # last warp of a block, which may have fewer threads.
+    # If bar.sync has a thread count, each warp counts as 32 threads (PTX ISA). The last warp of a
+    # block also counts as 32 threads, even if it has fewer threads.
     warps = np.unique(lanes // _WARP)
     last = g.block.threads % _WARP
     short = count and last and warps[-1] == g.block.threads // _WARP
@@ -281,7 +281,7 @@ def _cluster_wait(code: Instruction) -> Operation:
         cluster, machine = g.block.cluster, g.machine
         meeting: Meeting = cluster.meeting
         arrived = g.block.sync.cluster_generation
-        # A thread that executes wait without a previous arrive waits for the open generation.
+        # If a thread executes `wait` without a previous `arrive`, it waits for the open generation.
         generation = max(arrived.get(lane, meeting.generation) for lane in lanes.tolist())
         slots = machine.order.slots_at(g.block, lanes) if machine.order is not None else None
 
@@ -544,5 +544,5 @@ def _copies_arrive(code: Instruction) -> Operation:
 
 @operation("griddepcontrol")
 def _griddepcontrol(code: Instruction) -> Operation:
-    """Do nothing, because a run has one kernel, so there is no earlier kernel to wait for."""
+    """Do nothing: a run has only one kernel, so there is no earlier kernel to wait for."""
     return Operation(lambda g, mask: None)

@@ -21,7 +21,7 @@ from tma_dlpack.kernel.core import argument_error, driver, nvrtc_bindings, shown
 _NVCC_SECONDS = 600
 _CUDA_FILES = (".cu", ".cuh", ".cpp", ".cc", ".cxx", ".c")
 _MAX_SOURCE_BYTES = 96 << 20
-# Number of lines of a compiler's log that an error message repeats.
+# Number of lines that an error message repeats from a compiler's log.
 _LOG_LINES = 20
 # For example ".visible .entry _Z4gemm14CUtensorMap_st" and ".target sm_90a".
 _ENTRY = re.compile(r"^\s*(?:\.(?:visible|weak)\s+)*\.entry\s+([\w$]+)", re.MULTILINE)
@@ -337,7 +337,7 @@ def _by_nvcc(
     arch: str,
 ) -> tuple[str, dict[str, str]]:
     """Return (PTX, {}) from nvcc; the dictionary is empty because nvcc reports no mangled names."""
-    # nvcc compiles a template instance only if the source uses it, for example by its address.
+    # nvcc compiles a template instance only if the source uses it, for example takes its address.
     if name and "<" in name:
         text += f"\nstatic auto* tma_dlpack_instance = &{name};\n"
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_kernel_") as scratch:

@@ -6,7 +6,7 @@ at once, unless a phase of the mbarrier ends between two pieces. A bulk store ha
 it reads shared memory, later it writes global memory. `tma_dlpack.copies.simulator` copies the
 tiles, and refuses the copies that the hardware refuses.
 
-Source: PTX ISA 9.0, 9.7.9.25 and 9.7.9.27. It was measured which copies end a kernel with an error
+Source: PTX ISA 9.0, 9.7.9.25 and 9.7.9.27. The copies that end a kernel with an error were measured
 (H200, driver 580.159.04, 2026-11-22).
 """
 
@@ -286,15 +286,15 @@ class _Load(Pending):
         now = total
         if barrier.pending == 0 and 0 < barrier.bytes < total and barrier.bytes % CHUNK == 0:
             # The phase of the barrier needs fewer bytes than the load still has to write. So write
-            # only the bytes that the phase needs now: the phase ends between two pieces.
+            # only the bytes that the phase needs now; then the phase ends between two pieces.
             now = barrier.bytes
         data = self._fetch()
         here, self.chunks = self.chunks[: now // CHUNK], self.chunks[now // CHUNK :]
         self._land(here, data[: len(here)])
         order = self.machine.order
-        # The clock of a load is the number of the phase that its bytes complete. At issue `Order`
-        # got the phase that was open then. Correct the clock of these pieces if they arrive in a
-        # later phase.
+        # The clock of a load is the number of the phase that its bytes complete. When the load was
+        # issued, `Order` got the number of the phase that was open. Correct the clock of these
+        # pieces if they arrive in a later phase.
         if order is not None and barrier.phase + 1 != self.clock:
             order.restamp(self.block, here * CHUNK, barrier.load_agent(), barrier.phase + 1)
         barrier.transact(now, self.known)
@@ -760,7 +760,7 @@ def _copy_lanes(
 
 
 class _RemoteStore(Pending):
-    """st.async or red.async: a write to a block's shared memory that an mbarrier counts."""
+    """st.async or red.async: a write to shared memory; an mbarrier counts the written bytes."""
 
     def __init__(
         self,

@@ -119,7 +119,8 @@ class Emitter:
                 raise UnknownFormError(f"the register {name}")
             table, slot, _ = place
             if table == "Q":
-                # Table Q (128 bits) has no array, because the emitter supports no such register.
+                # Table Q (128 bits) has no array, because the emitter does not support registers of
+                # 128 bits.
                 raise UnknownFormError("a register of 128 bits")
             found = self.local[name] = self.new(f"{table}[{slot}, ix]")
             self.views[found] = table, slot
@@ -460,7 +461,7 @@ class Emitter:
         results: list[str] = []
         rest: list[Any] = list(operands)
         # The operands are (results), function, (arguments), prototype. A call without results or
-        # without arguments omits the list.
+        # without arguments omits the empty list.
         if rest and _is_list(rest[0]):
             results = [o.name for o in rest.pop(0)[1]]
         if not rest or not isinstance(rest[0], Reg) or code.guard:
@@ -581,7 +582,7 @@ class Emitter:
         if isinstance(operands[1], int):
             text = f"uint64({text})"
         # A global address equals its generic address. For a shared or local address, add or
-        # subtract the window of this state space.
+        # subtract the first generic address of this state space.
         window = {"shared": "SHARED_WINDOW", "local": "LOCAL_WINDOW"}.get(space)
         if window:
             text = f"({text}.astype(uint64) {'-' if to else '+'} {window})"

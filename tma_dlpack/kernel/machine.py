@@ -40,7 +40,7 @@ Three = tuple[int, int, int]
 TILE_ALIGN = 128
 # Minimum size in bytes of a thread's local memory if the kernel has local variables.
 LOCAL_BYTES = 1 << 14
-# Maximum number of consecutive instructions that change nothing that another thread can see. After
+# Maximum number of consecutive instructions without an effect that another thread can see. After
 # more such instructions, the run ends with the finding ENDLESS_LOOP.
 QUIET_STEPS = 3_000_000
 # Number of basic blocks that a group runs before another group runs.
@@ -487,7 +487,7 @@ class Machine:
             numbers = numbers[numbers < -(-place.threads // WARP)]
         members = self._member_masks(group, block, len(numbers))
         lanes = group.lanes
-        # `have` is one mask for each warp: bit l is set if the group has lane l.
+        # `have` has one mask for each warp: bit l is set if the group has lane l.
         have = np.zeros(len(numbers), np.uint64)
         at = np.searchsorted(numbers, lanes // WARP)
         np.bitwise_or.at(have, at, np.uint64(1) << (lanes % WARP).astype(np.uint64))

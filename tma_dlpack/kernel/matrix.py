@@ -33,7 +33,7 @@ WARP, WARPGROUP = 32, 128
 ROWS = 8
 # Number of rows of A in one wgmma.
 WGMMA_ROWS = 64
-# Bytes of K in one wgmma or tcgen05.mma, for every element type.
+# Number of bytes along K in one wgmma or tcgen05.mma; it is equal for all element types.
 K_BYTES = 32
 
 

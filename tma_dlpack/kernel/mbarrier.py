@@ -22,7 +22,7 @@ from tma_dlpack.kernel.order import DONE, FENCED, SEEN, BoolArray, Clocks, IntAr
 from tma_dlpack.kernel.pending import Pending
 from tma_dlpack.ptx.parse import Instruction
 
-#: Maximum number of pending arrivals, and maximum absolute number of pending bytes.
+#: Maximum number of pending arrivals, and maximum absolute value of the number of pending bytes.
 MOST = (1 << 20) - 1
 # An address in a cluster's shared memory has the block's rank in bits 24 to 31 and the offset in
 # bits 0 to 23.

@@ -176,7 +176,7 @@ def _argument(copies: _Copies, stack: ExitStack, parameter: Parameter, value: An
 def _map_bytes(copies: _Copies, tensor_map: tma.TensorMap) -> bytes:
     """Return the bytes of a map for the launch.
 
-    If the map describes a host tensor, the bytes have the address of the copy on the device.
+    If the map describes a host tensor, the bytes contain the address of the copy on the device.
     """
     view = tensor_map.view
     if view is None or view.device.is_cuda:

@@ -10,8 +10,8 @@ c in a row means that the agent's accesses up to clock c have the property of th
   model, causality order);
 - `FENCED` for shared memory, `FENCED_GLOBAL` for global memory: in addition, a proxy fence follows
   the accesses, so the warp's next asynchronous operation sees them;
-- `DONE`: the accesses are complete. A relaxed arrival is enough for this property. If the agent has
-  read some bytes, a warp needs only this property to overwrite these bytes.
+- `DONE`: the accesses are complete. A relaxed arrival is enough to give this property. If the agent
+  has read some bytes, a warp needs only this property to overwrite these bytes.
 
 A release and an acquire transfer all four clock values. So the proxy fence may be anywhere between
 the access and the asynchronous operation, and any thread may execute the fence.
@@ -34,20 +34,20 @@ from tma_dlpack.kernel.words import MEETINGS, Meeting
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 #: Array (4, slots of agents) of clock values. `Order.publish` returns such an array, and
-#: `Order.receive` has it as an argument.
+#: `Order.receive` takes such an array as an argument.
 Clocks = npt.NDArray[np.int32]
 
 # Rows of `Order.known`. DONE is the last row, so `clocks[:DONE]` selects the rows without DONE.
 SEEN, FENCED, FENCED_GLOBAL, DONE = range(4)
 _WAYS = 4
-# Mask of the bits of a stamp below its clock.
+# Mask of the bits of a stamp that are below the bits of the clock.
 _LOW = (1 << CLOCK_SHIFT) - 1
 _WARP = 32
 # Size in bytes of a piece of a bulk load.
 _PIECE = 16
 # Bytes of a tensor map.
 MAP_BYTES = 128
-#: If one instruction of a group accesses more distinct addresses than _MOST_FLAGS, the accessed
+#: If one instruction of a group accesses more than _MOST_FLAGS distinct addresses, the accessed
 #: memory counts as data, not as flags.
 _MOST_FLAGS = 64
 # Semantics of strong accesses. Two strong accesses are no race, even if nothing orders them.
@@ -210,7 +210,7 @@ class Order:
             self._observed[slot] = merged(self._observed.get(slot), clocks)
 
     def learn(self, slots: IntArray, agent: int, clock: int) -> None:
-        """Record that warps know an asynchronous agent's accesses up to `clock` to be complete."""
+        """Let warps know that an asynchronous agent's accesses up to `clock` are complete."""
         slot = self.slot[agent]
         for way in (SEEN, DONE):
             self.known[way, slots, slot] = np.maximum(self.known[way, slots, slot], clock)
@@ -434,7 +434,7 @@ class Order:
         self, g: Any, lanes: IntArray, what: str, wrong: BoolArray, others: npt.NDArray[Any],
         last: IntArray, agents: IntArray, stamps: IntArray,
     ) -> None:  # fmt: skip
-        """Report accesses of threads that are not ordered after earlier accesses."""
+        """Report accesses by threads if these accesses are not ordered after earlier accesses."""
         both_atomic = (last & ATOMIC != 0) & (stamps[:, None] & ATOMIC != 0)
         own = others == agents[:, None]
         # The accesses of one thread are ordered. Accesses of two lanes of one warp are ordered only
@@ -594,7 +594,7 @@ class Order:
         return ordered
 
     def restamp(self, region: Any, offsets: IntArray, agent: int, clock: int) -> None:
-        """Correct the clock of pieces that a load writes in a later phase than expected at issue.
+        """Correct the clock of pieces that arrive in a later phase than `Order` expected.
 
         `offsets` are the offsets of the pieces. A piece has 16 bytes.
         """

@@ -121,8 +121,8 @@ class Program:
         own = declared.get(name)
         if own is not None:
             return own
-        # The declaration ".reg .b32 %r<9>" declares %r0 to %r8. `declared` has it under the key
-        # "%r<". "%r3#1" is the register %r3 of an inlined function.
+        # The declaration ".reg .b32 %r<9>" declares %r0 to %r8. `declared` has this declaration
+        # under the key "%r<". "%r3#1" is the register %r3 of an inlined function.
         family = re.fullmatch(r"(.*?)\d+(#\d+)?", name)
         found = declared.get(family[1] + "<") if family else None
         if found is None and family and family[1].endswith("_"):
@@ -234,7 +234,7 @@ def _translate(program: Program, function: Function) -> Code:
         reads.append(gen)
         writes.append(kill)
     # `Program.register` assigns the next free slot to a new register. So ask for the registers of
-    # each vector operand in sequence, so that the operand becomes a slice of the table.
+    # each vector operand in sequence; then the operand is a slice of the table.
     for code in function.code:
         found = operations[id(code)]
         if found is not None and found.register_block:
@@ -262,8 +262,8 @@ def _blocks(function: Function, operations: dict[int, Operation | None]) -> list
     starts = {0, *function.labels.values()}
     gates: dict[int, Any] = {}
     # Number of warps whose threads have been gathered in the current block: 0, 1, or 4 (a
-    # warpgroup). An instruction for whole warps needs a gate only if it needs more warps than
-    # `together`.
+    # warpgroup). So an instruction for whole warps needs a new block only if it needs more warps
+    # than `together`.
     together = 0
     for n, instruction in enumerate(code):
         if n in starts:

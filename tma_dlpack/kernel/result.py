@@ -77,7 +77,7 @@ class KernelRun:
         return not any(finding.severity == "error" for finding in self.findings)
 
     def merged(self, other: KernelRun) -> KernelRun:
-        """Return a copy of this run with the new findings of another schedule's run added."""
+        """Return a copy of this run, extended by the new findings of another schedule's run."""
         mine = {_key(finding) for finding in self.findings}
         more = [finding for finding in other.findings if _key(finding) not in mine]
         return replace(self, findings=tuple(report.worst_first([*self.findings, *more])))

@@ -57,7 +57,8 @@ class Shadow:
         # `_stamps` has the stamps of readers in rows, and each row is an array (units,). In shared
         # memory each reading agent has one row: `_row_of` maps the agent to its row, and `_agents`
         # maps the row to its agent. Global memory has _GLOBAL_READERS rows, and the first row has
-        # the newest reader of each unit. There `_agents` has an array (units,) for each row.
+        # the newest reader of each unit. For global memory, `_agents` has an array (units,) for
+        # each row.
         self._row_of: dict[int, int] = {}
         self._agents: list[Any] = []
         self._stamps: list[IntArray] = []

@@ -193,8 +193,8 @@ def _match(code: Instruction) -> Operation:
     def run(g: Any, mask: Any, value: Any, members: Any) -> Any:
         shaped, (at, lanes) = _warps(g, np.broadcast_to(np.asarray(value), g.n))
         present = _members(g, mask, members)
-        # `same` is a mask (threads, 32). It has, for each thread, the members of the thread's warp
-        # that have an equal value.
+        # `same` is a mask (threads, 32). For each thread, it selects the members of the thread's
+        # warp that have an equal value.
         same = (shaped[at] == shaped[at, lanes][:, None]) & present[at]
         weights = np.uint64(1) << np.arange(WARP, dtype=np.uint64)
         if is_all:

@@ -108,7 +108,7 @@ class Flow:
         return self.useful(_opposite(self.values, code)[:1]) if code.guard else None
 
     def watch(self, more: Iterable[str]) -> list[list[tuple[int, str]]]:
-        """Return, for each block, the writes of the registers in conditions and in `more`.
+        """Return, for each block, the writes of registers that are in conditions or in `more`.
 
         A write is (index of the instruction in the block, register).
         """
@@ -198,7 +198,7 @@ def both(some: Conditions, more: Conditions) -> Conditions:
 
 
 def excluded(some: Conditions, others: Conditions) -> bool:
-    """Return whether two sets of conditions contradict each other, so no path satisfies both."""
+    """Return whether two sets of conditions contradict each other: no path satisfies both sets."""
     # Test the most frequent case first: most paths have no conditions.
     if not some or not others:
         return False

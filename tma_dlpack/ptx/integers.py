@@ -119,8 +119,8 @@ def find_bit(a: Any, shift: bool) -> Any:
     """Return the result of bfind: the position of the highest bit that differs from the sign bit.
 
     For an unsigned type, it is the position of the highest set bit. With `shift` (.shiftamt), the
-    result is the number of bits to shift left so that this bit becomes the top bit. If there is no
-    such bit, the result is 0xFFFFFFFF.
+    result is the count of the left shift that moves this bit to the top. If there is no such bit,
+    the result is 0xFFFFFFFF.
     """
     size = 8 * a.dtype.itemsize
     unsigned = a.view(UNSIGNED[size])
@@ -332,7 +332,7 @@ def whole(kind: str, value: Any, source: str) -> Any:
     """Return floats as saturated integers, as cvt does.
 
     NaN becomes 0 if the result has fewer than 32 bits, or if the result has 32 bits and the source
-    is not f64. In all other cases, NaN becomes a result of which only the top bit is 1.
+    is not f64. In all other cases, NaN becomes a result whose only set bit is the top bit.
     """
     found = saturated(kind, value)
     size = bits_of(kind)

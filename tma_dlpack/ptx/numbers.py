@@ -78,12 +78,12 @@ def written(kind: str, value: Any, register: str) -> Any:
 def odd(exact: Any, error: Any) -> Any:
     """Return the sum `exact` + `error` in float64, rounded to odd.
 
-    Rounding to odd chooses the neighbour whose last bit is 1 if the sum is not a float64. If a
-    result is rounded again to fewer than 52 bits, the second result equals the exact sum rounded
-    once.
+    If float64 cannot represent the sum, rounding to odd chooses the neighbour whose last bit is 1.
+    If this result is then rounded to fewer than 52 bits, the second rounding gives the same value
+    as a single rounding of the exact sum.
     """
     # As an integer, the bits of a float increase with the magnitude of the float. So adding 1 to
-    # the bits makes the neighbour away from zero.
+    # the bits gives the neighbour that is farther from zero.
     exact = np.asarray(exact, np.float64)
     bits = exact.view(np.int64)
     fix = (error != 0) & (bits & 1 == 0) & np.isfinite(exact)
@@ -179,8 +179,8 @@ def bf16_bits(value: Any, mode: str = "rn") -> Any:
     """
     bits = np.asarray(value, np.float32).view(np.uint32)
     nan = np.isnan(value)
-    # bfloat16 drops the lower 16 bits. Add 0x8000, which is half of the last remaining bit, to
-    # round to nearest. If the last remaining bit is 0, add 0x7FFF, so that ties go to even.
+    # bfloat16 drops the lower 16 bits. To round to nearest, add 0x8000, which is half of the last
+    # remaining bit. If the last remaining bit is 0, add 0x7FFF, so that ties go to even.
     if mode == "rn":
         bits = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))
     found = (bits >> np.uint32(16)).astype(np.uint16)

@@ -404,7 +404,8 @@ def _convert(words: list[str], count: int) -> Value | None:
 def _converter(to: str, source: str, modes: set[str], mode: str) -> Callable[[Any], Any]:
     """Return the function of a cvt.
 
-    It rounds to an integer if the mode is rni, rzi, rmi or rpi, clips if required, and converts.
+    The function rounds to an integer if the mode is rni, rzi, rmi or rpi, clips the value if
+    required, and converts the value.
     """
     from_float, to_float = is_float(source), is_float(to)
     sat, ftz, is_relu = "sat" in modes, "ftz" in modes, "relu" in modes

@@ -66,8 +66,8 @@ class Block:
     """
 
     code: list[Instruction]
-    # Indices of the branch targets. If the block can continue without a branch, the index of the
-    # next block in the text follows.
+    # Indices of the branch targets. If the block can continue without a branch, the last index is
+    # the next block in the text.
     next: list[int] = field(default_factory=list)
     branch: tuple[int, str, bool] | None = None
 

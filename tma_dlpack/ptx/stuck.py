@@ -38,15 +38,15 @@ class Stuck(Protocol):
     are the maps of the launch, with `tx_bytes`. `here` has the other barriers of the block at which
     threads wait, and `far` has the addresses of such barriers in other blocks of the cluster.
 
-    `came` is the number of arrivals of this phase, and `elsewhere` has the addresses of `here`.
-    `is_behind`: bytes came from another block of the cluster, whose own barrier is already armed.
-    `is_ahead`: another block, which sends bytes to this barrier, has not armed its own barrier.
-    `is_untouched`: no thread has arrived in this phase. `is_first`: no barrier of the kernel has
-    completed a phase. `passed` is the number of warps of the same warpgroups that passed the wait,
-    and `ended` is the number of warps of the block that have ended.
+    `came` is the number of arrivals of this phase, and `elsewhere` has the addresses of the
+    barriers in `here`. `is_behind`: bytes came from another block of the cluster, whose own barrier
+    is already armed. `is_ahead`: another block, which sends bytes to this barrier, has not armed
+    its own barrier. `is_untouched`: no thread has arrived in this phase. `is_first`: no barrier of
+    the kernel has completed a phase. `passed` is the number of warps of the same warpgroups that
+    passed the wait, and `ended` is the number of warps of the block that have ended.
     """
 
-    # An interface of `postmortem.survey.State` and of the simulator's barriers.
+    # Common interface of `postmortem.survey.State` and the simulator's barriers.
     word: Word
     announced: int | None
     maps: Iterable[Any]
@@ -66,7 +66,7 @@ class Stuck(Protocol):
 
 
 def copies(bytes_: int, maps: Iterable[Any]) -> str:
-    """Return copies that add up to a number of bytes: "2 x 8,192 + 1 x 4,096"; "" if none do."""
+    """Return copies that add up to a number of bytes, such as "2 x 8,192 + 1 x 4,096", else ""."""
     # Use only the largest sizes, and try the sums of the fewest copies first.
     sizes = sorted({found.tx_bytes for found in maps}, reverse=True)[:_MOST_MAPS]
     for counts in sorted(product(range(_MOST_COPIES + 1), repeat=len(sizes)), key=sum):

@@ -11,9 +11,9 @@ user can send to the maintainers.
 
 `bandwidth.py` measures the speed of copies with the kernel that `pipeline.py` launches.
 
-To add a check, add a row to `CHECKS` with a new `op`, and a row to `checks._COMPARED` with a
-generator of random cases and a function that returns the first difference or None. Test the
-generator in tests/verification, and run the check in tests/gpu.
+To add a check, add a row to `CHECKS` with a new `op`, and a row to `checks._COMPARED`. The row of
+`checks._COMPARED` has a generator of random cases, and a function that returns the first difference
+or None. Test the generator in tests/verification, and run the check in tests/gpu.
 """
 
 from typing import TYPE_CHECKING

@@ -163,7 +163,7 @@ class BandwidthReport:
         return "\n".join([*heads, *coerce.aligned([HEADER, *(row._cells() for row in self.rows)])])
 
     def _repr_html_(self) -> str:
-        """Return bars relative to a memcpy, and a table."""
+        """Return bars of the speeds relative to a memcpy, and a table."""
         bars, rows = [], []
         for row in self.rows:
             box, speed = "x".join(map(str, row.box_sizes)), f"{row.bytes_per_second / 1e12:.2f}"
@@ -214,12 +214,12 @@ def bandwidth(
         The swizzle of all boxes. With None, a box whose rows have 32, 64 or 128 bytes gets the
         swizzle with this span. All other boxes get no swizzle.
     l2_fetch_size : enum member, name or value, or several, optional
-        The L2 fetch sizes to try. None tries three: "none", "bytes128" and "bytes256".
+        The L2 fetch sizes to try. None tries "none", "bytes128" and "bytes256".
     data_type, rules
         As in `make_tma_descriptor`.
     stages : sequence of int
-        Numbers of tiles in flight per block to try, 1 to 8. A number is skipped if shared memory is
-        too small for this number of tiles.
+        Numbers of tiles in flight per block that are tried, each 1 to 8. A number is skipped if
+        shared memory is too small for this number of tiles.
     ctas_per_sm : sequence of int
         Numbers of blocks per multiprocessor to try.
     repeats : int

@@ -134,7 +134,7 @@ class VerifyReport:
 
     @property
     def findings(self) -> tuple[report.Finding, ...]:
-        """A finding for each check with disagreements; its evidence is the first of them."""
+        """A finding for each check with disagreements; its evidence is the first disagreement."""
         return tuple(
             report.Finding(
                 "VERIFY",
@@ -160,7 +160,7 @@ class VerifyReport:
 
 @dataclass
 class Findings:
-    """The cases that `verify` ran on a GPU. They can be written to a file and read from the file.
+    """The cases that `verify` ran on a GPU. The cases can be written to a file and read again.
 
     Attributes
     ----------
@@ -359,7 +359,7 @@ class FieldStatistics:
     def __str__(self) -> str:
         """Return a text with the number of fields that agree in all maps.
 
-        For each of the remaining fields, the text has the number of maps in which it agrees.
+        For each of the remaining fields, the text has the number of maps in which the field agrees.
         """
         labels = dict.fromkeys(f.label for f in bits.FIELDS if self.seen[f.label])
         differing = [

@@ -183,8 +183,8 @@ def wgmma_macro(
     constraint = "f" if accumulator == "float" else "r"
     outputs = ", ".join(f'"+{constraint}"(d[{i}])' for i in range(registers))
     result = "f32" if accumulator == "float" else "s32"
-    # The immediate operands are two signs (1 for A and 1 for B) if the accumulator is float. Two
-    # transpose flags (A, B) follow if the elements have 16 bits.
+    # If the accumulator is float, two immediate operands are the signs of A and B, which are 1. If
+    # the elements have 16 bits, the transpose flags of A and B follow.
     immediates = {"float": ", 1, 1", "int": ""}[accumulator]
     if ptx in ("f16", "bf16"):
         immediates += f", {int(a_turned)}, {int(b_turned)}"
@@ -231,7 +231,7 @@ _BY_DIMENSION = (
 # needs more than 8 cases, so elemtype has the highest number.
 NUMBERS = {name: n for n, name in enumerate((*_BY_DIMENSION, *CONSTANTS))} | {"elemtype": 16}
 TF32 = (tma.TensorMapDataType.TFLOAT32, tma.TensorMapDataType.TFLOAT32_FTZ)
-#: Field some of whose values are invalid -> first invalid value.
+#: Field that has invalid values -> first invalid value.
 _ENDS = {"interleave": 3, "element_type": 11}
 
 

@@ -114,7 +114,7 @@ class TiledCopy:
     copy: int
 
     def __init__(self, tensor_map: tma.TensorMap) -> None:
-        """Refuse a tensor with a stride of 0, because its rows are one memory area.
+        """Refuse a tensor with a stride of 0, because all its rows are in the same memory.
 
         The speed of copying such a tensor is not the bandwidth of the memory.
         """
@@ -179,7 +179,7 @@ class TiledCopy:
         return Run(tensor_map, pipeline, seconds, differences == 0)
 
     def seconds(self, tensor_map: tma.TensorMap, pipeline: Pipeline, repeats: int) -> float:
-        """Return the median time in seconds of copies with a map; do not compare the results."""
+        """Return the median time in seconds of copies with a map, without comparing the results."""
         copy = self._launcher(tensor_map, pipeline)
         return statistics.median(self._seconds(copy) for _ in range(repeats))
 
@@ -194,8 +194,8 @@ class TiledCopy:
             )
         ones = (1,) * (5 - rank)
         # In a map that `split_inner` made, the outermost dimension divides the row into parts, and
-        # its stride is the smallest. For such a map, the kernel numbers tiles along the outermost
-        # dimension first, so that consecutive tiles are adjacent in memory.
+        # this dimension has the smallest stride. For such a map, the kernel numbers tiles along the
+        # outermost dimension first, so that consecutive tiles are adjacent in memory.
         strides = tensor_map.global_strides
         last_first = rank > 2 and strides[-1] < min(strides[:-1])
         tiling = struct.pack("<5I5iII", *counts, *ones, *box, *ones, tiles, last_first)

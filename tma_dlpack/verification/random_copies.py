@@ -270,7 +270,8 @@ _BOX = (0, 1, 255, 256, 257)
 _STRIDES = (0, 8, 16, 32, 48, *(targets.STRIDE_BYTES_END - n for n in (32, 16, 0)))
 _EXTENTS = (0, 1, 2, *((1 << bits) + n for bits in (31, 32) for n in (-1, 0, 1)))
 # Values at the limits of corners: the largest valid corner, the smallest valid corner, and the
-# invalid neighbours of these two values. The limits depend on the rank; the tuple has all ranks.
+# invalid neighbours of these two values. The limits depend on the rank; the tuple has the limits of
+# all ranks.
 _CORNERS = tuple(
     sign * end + n
     for end in sorted(targets.CORNER_ENDS.values())
@@ -326,7 +327,7 @@ def random_call(kind: MapKind, rng: Random, *, of_any_magnitude: bool = True) ->
 
 
 def _largest(rng: Random, args: EncodeArguments) -> Call:
-    """Return a new last extent of the box that makes the tile as large as the limit (228 KB).
+    """Return a new last extent of the box, so that the tile is as large as the limit (228 KB).
 
     In half of the cases the extent is larger by 1, so the tile exceeds the limit.
     """

@@ -23,8 +23,9 @@ def verify(
 
     - Encoders: this package must refuse the calls that cuTensorMapEncode* refuses, and must encode
       all other calls as the bytes that cuTensorMapEncode* returns.
-    - Copies: the simulator's loads, stores and reductions must equal the hardware's, for tile and
-      im2col maps. The checks compare shared memory, the set of written bytes, and global memory.
+    - Copies: loads, stores and reductions must have equal results in the simulator and on the
+      hardware, for tile and im2col maps. The checks compare shared memory, the set of written
+      bytes, and global memory.
       Some checks use maps of any size that the driver accepts, and coordinates at the limits.
     - Tensor cores: wgmma multiplies loaded tiles with this package's matrix descriptors, and the
       product must be exact. ldmatrix reads a loaded tile at this package's addresses, and the

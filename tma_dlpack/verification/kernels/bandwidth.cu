@@ -19,7 +19,8 @@ struct Tiling
   unsigned counts[5];  // tiles per dimension
   int box[5];
   unsigned total;
-  unsigned last_first;  // 1: number tiles along the outermost dimension first (split_inner)
+  // 1 if tiles are numbered along the outermost dimension first (maps of split_inner), else 0.
+  unsigned last_first;
 };
 
 // The layout of shared memory: `stages` tiles, which begin at multiples of `stage_bytes`, then one

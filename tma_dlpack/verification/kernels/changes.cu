@@ -91,7 +91,7 @@ extern "C" __global__ void change_and_load(const __grid_constant__ Map from, con
   Barrier* const full = reinterpret_cast<Barrier*>(here + 1);
   Map* const place = reinterpret_cast<Map*>(out);
   for (unsigned i = threadIdx.x; i < bytes; i += blockDim.x) shared_memory[i] = 0;
-  fence_async();  // Order the zeros before the later write of the tile by TMA.
+  fence_async();  // Order the zeros before the tile, which TMA writes later.
   if (threadIdx.x == 0)
   {
     init(full);
