@@ -234,7 +234,7 @@ def _bytes(protocol: Protocol) -> Iterator[Mistake]:
 def _is_unexpected(
     protocol: Protocol, copy: Site, expects: list[Site], by_block: dict[int, list[Site]]
 ) -> bool:
-    """Return whether waits separate `copy` from each expect_tx, which has other copies."""
+    """Return whether every expect_tx has its own copies and is separated from `copy` by waits."""
     awaits = [s for s in protocol.sites if s.kind == "await" and s.value == copy.value]
     return bool(awaits and expects) and all(
         expect.block in by_block

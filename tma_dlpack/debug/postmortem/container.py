@@ -220,7 +220,8 @@ class _Unit:
 
     def __init__(self, program: _Bytes) -> None:
         self.rows: list[Row] = []
-        # address -> number of its row (from 1); of several rows, the last, which is innermost
+        # address -> number of its row (from 1); if there are several rows, the last row, which is
+        # innermost
         self.numbers: dict[int, int] = {}
         # addresses after the last instruction of a sequence
         self.ends: list[int] = []

@@ -232,7 +232,7 @@ def _kernel(use: TracedKernel) -> str:
 
 
 def _contradiction(traced: TracedMap) -> list[str]:
-    """Return a sentence about a map that the driver accepted and the rules refuse, or nothing."""
+    """Return a sentence if the driver accepted the map although the rules refuse it; else []."""
     is_refused_here = traced.result == 0 and not traced.report.ok
     return ["the driver accepted it, although these rules refuse it:"] * is_refused_here
 
