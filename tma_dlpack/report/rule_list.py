@@ -1,6 +1,6 @@
-"""`rules`: every rule of the package as data, generated from the tables of rules and refusals.
+"""`rules`: every rule of the package as data, collected from the tables of rules and refusals.
 
-A new row of these tables appears in the list without a change to this module.
+A new row of one of these tables appears in the list without a change to this module.
 """
 
 from __future__ import annotations

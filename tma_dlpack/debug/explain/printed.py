@@ -1,8 +1,8 @@
 """Converter of printed fields to arguments in the driver's order, units and lengths.
 
-A list is not read if its length fits neither the rank nor the other lists. A list is also not read
-if the project that printed it never prints such a list. Masked entries are not read either. A value
-that is not read is None.
+A list is not read if its length fits neither the rank nor the other lists. If the project is known,
+a list is also not read if this project never prints such a list. Masked entries are not read
+either. A value that is not read is None.
 """
 
 from __future__ import annotations

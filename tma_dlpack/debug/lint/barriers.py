@@ -59,8 +59,8 @@ unreleased | BARRIER_ARRIVALS | a loop waits for a stage to be released before e
 
 # maximum number of blocks of a cluster (with the non-portable size)
 _MOST_BLOCKS = 16
-# limits on the work: instructions on mbarriers in a function, and arrivals at a family, which are
-# compared in pairs
+# limits on the work: instructions on mbarriers in a function, and arrivals at a family; all pairs
+# of these arrivals are compared
 _MOST_SITES = 2000
 _MOST_ARRIVALS = 16
 # instructions that read shared memory, such as "ldmatrix" or "cp.async.bulk.global.shared::cta"

@@ -340,7 +340,7 @@ _LEADERS = (0, 32, 64, 96, 128, 256, 384)
 
 
 def is_of_one(there: Conditions, here: Conditions) -> bool:
-    """Return whether a leading thread meets both conditions, and the next thread meets `there` only."""
+    """Return whether a leader meets both conditions, but the next thread meets only `there`."""
     return any(
         all(holds_at(c, leader) for c in (*here, *there))
         and all(holds_at(c, leader + 1) for c in there)

@@ -193,8 +193,8 @@ class LineTable:
     """The source lines of a cubin, from the section `.debug_line` of ``nvcc -lineinfo`` and Triton.
 
     NVIDIA's extended opcode 0x90 has the number of a call's row. The code of the next rows was
-    inlined at this call. Therefore the line in an inlined function and the lines of its callers are
-    known for an address.
+    inlined at this call. Therefore an address has a line in the inlined function, and the lines of
+    its callers.
     """
 
     def __init__(self, image: Elf) -> None:

@@ -1,6 +1,6 @@
 """The result of `trace`: each different map once, as text, HTML and JSON.
 
-native/inject.c writes two files for each process: JSON lines, and counts of 64 bits each.
+native/inject.c writes two files for each process: one of JSON lines, and one of 64-bit counts.
 """
 
 from __future__ import annotations
