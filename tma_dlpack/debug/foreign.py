@@ -1,4 +1,4 @@
-"""Readers of untrusted files with a size limit, and of the bytes of a map in untrusted text.
+"""Readers of untrusted files, with a size limit, and of a map's bytes in untrusted text.
 
 `explain`, `decode`, `lint` and `postmortem` use this module to read a file, a pipe, or standard
 input (``-``). Input that begins with the first bytes of gzip or xz is decompressed.
@@ -379,7 +379,7 @@ def _candidates(text: str) -> Iterator[tuple[int, str]]:
         for found in pattern.finditer(text):
             if pattern is _DIGITS or found[0].count("0x") >= 8:
                 yield bisect.bisect_left(ends, found.start()), found[0]
-    # Entries such as "opaque[0] = 0x12", if there are as many entries as one map has words.
+    # Entries such as "opaque[0] = 0x12", if their number is the number of words in one map.
     words = _ASSIGNED.findall(text[: 64 * LONGEST_DUMP])
     if len(words) in (16, 32, 128):
         yield 0, " ".join(words)

@@ -82,12 +82,12 @@ class Section:
 
 
 def _filled(line: str, indent: str) -> str:
-    """Return a line of at most 100 columns per line, with the indentation that it has."""
+    """Return a line wrapped to 100 columns; the wrapped lines keep the line's indentation."""
     words = line.lstrip()
     return wrapped(words, indent + line[: len(line) - len(words)])
 
 
-#: The sections of a report; a finding stands for a section of its own.
+#: The sections of a report; a finding in place of a section becomes a section of its own.
 Parts = Iterable[Section | Finding]
 
 
@@ -98,7 +98,7 @@ def _sections(parts: Parts) -> Iterator[Section]:
 def as_text(
     head: str, sections: Parts, notes: Iterable[str] = (), *, is_head_first: bool = False
 ) -> str:
-    r"""Return a report as text: the sections, the notes, and `head` as the last or the first part.
+    r"""Return a report as text: the sections, the notes, and `head`, which is last by default.
 
     >>> as_text("no mistake was found", [], ["the file has no kernel"])
     'note: the file has no kernel\n\nno mistake was found'
@@ -159,8 +159,8 @@ def as_sarif(
     rules : dict
         Description and source of each rule, by id.
     findings, suppressed : iterable of (Finding, str)
-        Each finding with the file that was read, which is used for findings without a line of the
-        CUDA source.
+        Each finding with the file that was read. If a finding has no line of the CUDA source, this
+        file is the finding's place.
     notes : iterable of str
         Remarks, which become warnings of the run.
     """

@@ -1,6 +1,6 @@
-"""`rules`: every rule of the package as data, generated from the tables of rules and refusals.
+"""`rules`: every rule of the package as data, collected from the tables of rules and refusals.
 
-A new row of these tables appears in the list without a change to this module.
+A new row of one of these tables appears in the list without a change to this module.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RuleInfo:
     why : str
         The reason for the rule; "" if `asks` includes it.
     source : str
-        A document, a header, or a measurement; brackets name points in which sources disagree.
+        A document, a header, or a measurement; brackets show where sources disagree.
     refused_by : tuple of str
         Who refuses a call that breaks the rule: ``"libcu++"``, ``"driver"``, ``"hardware"`` (the
         GPU lacks the feature, or the copy is an illegal instruction), ``"tma_dlpack"``. Empty for
@@ -192,7 +192,8 @@ def _info(rule: Rule) -> RuleInfo:
 
 def _refusing(rule: Rule) -> Iterator[str]:
     """Return who refuses a call that breaks a rule; see `RuleInfo.refused_by`."""
-    # The driver never has the rules that `allow=` can switch off, nor those of `make_*` alone.
+    # The driver checks neither the rules that `allow=` can switch off, nor the rules that only
+    # `make_*` checks.
     by_driver = rule.documented or "measured" in rule.sets or "driver" in rule.sets
     is_rule = rule.group == "rule"
     if rule.libcudacxx:

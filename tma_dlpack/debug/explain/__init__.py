@@ -38,11 +38,13 @@ NOTHING_READ = (
 )
 # Maximum number of notes of each kind.
 MOST_NOTES = 100
-# Characters of a text. In a longer text, lines that cannot belong to an encode are skipped.
+# Maximum number of characters of a text that is read whole. In a longer text, lines that cannot
+# belong to an encode are skipped.
 LONG = 1 << 18
-# Characters of a line. A longer line is read in pieces.
+# Maximum number of characters of a line. A longer line is read in pieces.
 LONGEST = 10_000
-# Characters of all lines that may belong to an encode. If there are more, the middle is skipped.
+# Maximum number of characters of all lines that may belong to an encode. If there are more
+# characters, the lines in the middle are skipped.
 MOST_READ = 1 << 20
 
 
@@ -159,7 +161,7 @@ class _Log(Lines):
         super().__init__(self._relevant(lines) if len(text) > LONG else lines)
 
     def _relevant(self, all_lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
-        """Return the lines that may belong to an encode; leave out the middle of too many lines."""
+        """Return the lines that may belong to an encode; skip the middle if they are too long."""
         lines: list[tuple[int, str]] = []
         # A match keeps 4 lines before it and 16 lines after it. `taken` and `wanted` are indices
         # into `all_lines`: one past the last line in `lines`, and one past the last line to keep.

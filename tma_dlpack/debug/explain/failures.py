@@ -22,7 +22,7 @@ _OF_RESULTS: Final = tables("results")
 
 
 class Result(NamedTuple):
-    """A CUresult: its code, its name, the driver's description, and the fix for an encode."""
+    """A CUresult: its code, name and description, and the fix if an encode returns this result."""
 
     code: int
     name: str
@@ -40,7 +40,7 @@ _RUNTIME: Final = {
     for r in RESULTS
     if r.code in targets.STICKY
 }
-#: Part of the driver's description that people quote -> its result.
+#: A phrase that people quote from the driver's description -> its result.
 _PHRASES: Final = {
     part: next(r for r in RESULTS if part in r.words)
     for part in ("illegal memory access", "illegal instruction", "launch failure")
@@ -177,7 +177,7 @@ def result_notes(text: str, reports: Sequence[tma.Report]) -> list[str]:
 
 
 def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
-    """Return a note on what to do about mixed lines, and on error codes near these lines."""
+    """Return a note that explains mixed lines of a log, and error codes near these lines."""
     known = dict.fromkeys(map(_KNOWN.get, re.findall(r"(?<![\w.])\d{3}(?![\w.])", around)))
     found = [r for r in known if r and r.code in targets.STICKY and r.name not in text]
     return (
@@ -317,7 +317,7 @@ def distinct_lines(text: str) -> str:
 def failures_in(text: str, replacing: Iterable[str] = ()) -> list[FoundFailure]:
     """Return the failures that a text shows, in the order of the text.
 
-    `replacing` has additional ids that may replace a failure, such as `ENCODE`.
+    `replacing` has additional ids, such as `ENCODE`, which may replace a failure.
 
     >>> [seen.failure.id for seen in failures_in("illegal memory access ... the kernel hangs")]
     ['700', 'hang']

@@ -155,12 +155,12 @@ def check_printed(read: PrintedArguments, target: tma.Target) -> tma.Report:
 def _check_printed(
     read: PrintedArguments, how: tuple[object, ...], target: tma.Target
 ) -> tma.Report:
-    """Check arguments, with a cache, because logs repeat the same arguments.
+    """Check arguments; cache the results, because logs repeat the same arguments.
 
     `how` has the fields that `PrintedArguments` ignores when it compares two objects. The check
     depends on these fields, so the cache's key must include them.
     """
-    # For each driver call that is possible with these arguments: its violations.
+    # The violations of each driver call that is possible with these arguments.
     could_be: list[dict[tuple[str, str, str], tma.Violation]] = []
     unread = frozenset(read.missing()) - {"data_type", "interleave"}
     for call in _calls(read):

@@ -1,8 +1,8 @@
 """Converter of printed fields to arguments in the driver's order, units and lengths.
 
-A list is not read if its length fits neither the rank nor the other lists. A list is also not read
-if the project that printed it never prints such a list. Masked entries are not read either. A value
-that is not read is None.
+A list is not read if its length fits neither the rank nor the other lists. If the project is known,
+a list is also not read if this project never prints such a list. Masked entries are not read
+either. A value that is not read is None.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
 def _chosen(name: str, block: Block, form: Form) -> Field | None:
     """Return the field of an argument, or None if there is no certain field.
 
-    A field is not certain if another field of the argument has a different value, or if no field
-    of the argument looks like the fields of other arguments. In the form of a known project, weak
-    words count like strong words, because the form lists the project's words.
+    A field is not certain if another field of the argument has a different value. A field with a
+    weak word counts only if it is printed in the same style as the other arguments. In the form of
+    a known project, weak words count like strong words, because the form lists the project's words.
     """
     own = [f for f in block.fields if f.argument == name and f.place is None]
     strong = [f for f in own if f.strong]
@@ -89,7 +89,7 @@ def _chosen(name: str, block: Block, form: Form) -> Field | None:
 
 
 def _is_alike(found: Field, others: list[Field], form: Form) -> bool:
-    """Return whether a field with a weak word looks like the fields of other arguments.
+    """Return whether a field with a weak word is printed in the same style as other arguments.
 
     In a known form, the word and the brackets are compared. Otherwise, the case of the word and the
     sign between word and value are compared.

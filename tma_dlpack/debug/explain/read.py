@@ -150,7 +150,7 @@ def _matched_row(text: str, row: re.Match[str], is_array: bool) -> Value:
     if not known or comma == "mixed" or "?" in row[0][:1] or (unit and not is_array):
         fault = "unread"
     elif len(between) > 1 or (between == {""} and None in numbers):
-        # The separators differ, or there is a mask as in "64 ?", which may be part of the 64.
+        # The separators differ, or a mask such as the "?" in "64 ?" may be a part of the number.
         fault = "unread"
     elif is_array and comma != "?" and (numbers[0] or 0) in _ADDRESSES:
         fault = "address"
@@ -227,7 +227,7 @@ def fields_of(stream: Lines) -> Iterator[Field]:
 def _read_field(
     text: str, word: re.Match[str], after: int, argument: str, key: str, strong: bool
 ) -> Field | None:
-    """Return the field of a word and the value after it; None if the word is part of a sentence."""
+    """Return the field that begins with a word; None if the word is part of a sentence."""
     follows = _AFTER_WORD.match(text, word.end())
     if follows is None or _is_end_of_word(text, word, key):
         return None

@@ -1,4 +1,4 @@
-"""The lines of a log, the words in which logs print the driver's arguments, and a normal form.
+"""The lines of a log, the words for the driver's arguments in logs, and a normal form of text.
 
 `plain` removes colours, `streams_of` splits a log into the lines of each process, without the
 prefixes of loggers.

@@ -59,8 +59,8 @@ unreleased | BARRIER_ARRIVALS | a loop waits for a stage to be released before e
 
 # maximum number of blocks of a cluster (with the non-portable size)
 _MOST_BLOCKS = 16
-# limits on the work: instructions on mbarriers in a function, and arrivals at a family, which are
-# compared in pairs
+# limits on the work: instructions on mbarriers in a function, and arrivals at a family; all pairs
+# of these arrivals are compared
 _MOST_SITES = 2000
 _MOST_ARRIVALS = 16
 # instructions that read shared memory, such as "ldmatrix" or "cp.async.bulk.global.shared::cta"
@@ -234,7 +234,7 @@ def _bytes(protocol: Protocol) -> Iterator[Mistake]:
 def _is_unexpected(
     protocol: Protocol, copy: Site, expects: list[Site], by_block: dict[int, list[Site]]
 ) -> bool:
-    """Return whether waits separate `copy` from each expect_tx, which has other copies."""
+    """Return whether every expect_tx has its own copies and is separated from `copy` by waits."""
     awaits = [s for s in protocol.sites if s.kind == "await" and s.value == copy.value]
     return bool(awaits and expects) and all(
         expect.block in by_block

@@ -28,10 +28,10 @@ from tma_dlpack.ptx.values import (
     written,
 )
 
-#: (pattern of an opcode, event); the first match counts. "" is for an instruction that has no
-#: event, although a later pattern matches the instruction. A bulk copy from shared to global memory
-#: is a "store", a bulk copy from global to shared memory is a "load", and a bulk copy from shared
-#: memory to another block's shared memory is a "send".
+#: (pattern of an opcode, event); the first match counts. An instruction with "" has no event, even
+#: if a later pattern matches the instruction. A bulk copy from shared to global memory is a
+#: "store", a bulk copy from global to shared memory is a "load", and a bulk copy from shared memory
+#: to another block's shared memory is a "send".
 OPCODES = tuple(
     (re.compile(pattern), event)
     for pattern, event in (
@@ -100,7 +100,7 @@ class Access:
     # (constant of the address, bytes) of each instruction
     spans: list[tuple[int, int]] = field(default_factory=list)
     code: list[Instruction] = field(default_factory=list)
-    # only for ordinary accesses: has the values of registers that are written several times
+    # values of registers that are written several times; None if the access is not ordinary
     flow: Flow | None = None
     # registers in the address; the next write of such a register changes the address
     registers: frozenset[str] = frozenset()
@@ -165,7 +165,7 @@ class Events:
         self.values = flow.values
         self.accesses: list[Access] = []
         self.blocks: list[list[Event]] = []
-        # key -> an access of the current block that later instructions can join
+        # key -> an access of the current block; later instructions can join this access
         self._open: dict[tuple[object, ...], Access] = {}
         self._callees = callees
         self.overlap = cache(overlap)
@@ -402,8 +402,8 @@ def overlap(a: Access, b: Access, exact: bool) -> str:
 
     "no" means that the accesses are in different arrays. "apart" means that the bytes differ in
     every thread that was tried. "may" means that nothing is known, or that registers of the address
-    changed (not `exact`). A thread is tried if it runs both accesses, and the unknown parts of the
-    two addresses are equal.
+    changed (not `exact`). A thread is tried if it runs both accesses and if the unknown parts of
+    the addresses are equal.
     """
     if a.terms is None or b.terms is None:
         return "may"

@@ -159,7 +159,7 @@ def _out_of_order(protocol: Protocol, machine: tuple[_Step, ...]) -> Iterator[Mi
 
 
 def _parted(protocol: Protocol) -> Iterator[Mistake]:
-    """Yield the first access to another block after which a path ends without an arrival."""
+    """Yield the first access to another block if a path from it ends without an arrival."""
     flow, values = protocol.flow, protocol.values
     if not any(code.opcode.startswith("mapa") for code in values.function.code):
         return

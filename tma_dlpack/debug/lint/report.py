@@ -292,7 +292,7 @@ def _finding(kernel: str, group: list[Mistake], worst: Mistake) -> LintFinding:
 
 
 def _own(code: Instruction) -> Place:
-    """Return the places outside of library headers, innermost first, or all if none is outside."""
+    """Return the places outside of library headers (innermost first), or else all places."""
     outermost = code.place[-1][0] if code.place else ""
     project = _PROJECT.search(outermost)
     kept = (

@@ -232,8 +232,8 @@ publish > map_use | MAP_FENCE | open | error | a tensor map is published by tens
 """)
 }
 #: Rules that produce a finding only if the state is wrong on every path. If the state is right on
-#: one path, the use usually runs only after this path, under a condition that the analysis does not
-#: recognise.
+#: one path, usually only this path leads to the use, because of a condition that the analysis does
+#: not recognise.
 _ON_EVERY_PATH = ("BULK_WAIT", "MAP_FENCE", "BLOCK_BARRIER", "MMA_WAIT")
 _USES = frozenset(use for _, use in _PAIRS)
 
@@ -340,7 +340,7 @@ _LEADERS = (0, 32, 64, 96, 128, 256, 384)
 
 
 def is_of_one(there: Conditions, here: Conditions) -> bool:
-    """Return whether a leading thread meets both conditions, and the next thread only `there`."""
+    """Return whether a leader meets both conditions, but the next thread meets only `there`."""
     return any(
         all(holds_at(c, leader) for c in (*here, *there))
         and all(holds_at(c, leader + 1) for c in there)

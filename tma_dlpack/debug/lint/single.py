@@ -3,8 +3,8 @@
 The rules without maps are about the memory of a map, about alignment, and about instructions that
 need a cluster or an architecture. The maps of a launch come from a trace, or are passed in the
 order of the kernel's parameters of 128 bytes. A copy whose rank or mode differs from its map is an
-error (measured: the copy ends in error 715). The finding is only a warning if the bytes that a
-barrier expects are no sum of the copies' bytes, or if no map has the swizzle of a descriptor.
+error (measured: the copy ends in error 715). The finding is only a warning if a barrier's expected
+bytes are not a sum of the copies' bytes, or if no map has the swizzle of a descriptor.
 """
 
 from __future__ import annotations
@@ -172,8 +172,8 @@ def _unaligned(events: Events) -> Iterator[Mistake]:
 def _declared(values: Values, terms: Sequence[tuple[Symbol, int]]) -> tuple[str, int]:
     """Return the shared array that contains an address, and the array's alignment; "" if unknown.
 
-    The address may have terms with a factor. A second term without a factor may be an offset that
-    aligns the address, so such addresses are skipped.
+    The address may have terms with a factor. An address with two terms without a factor is skipped,
+    because the second term may align the address.
     """
     named = [s for s, factor in terms if factor == 1]
     if len(named) != 1 or named[0].op != "name":
@@ -319,9 +319,10 @@ def with_maps(events: Events, launched: LaunchedMaps) -> Iterator[Mistake]:
 def bytes_of_copies(
     events: Events, launched: LaunchedMaps | None
 ) -> Callable[[Instruction], int | None]:
-    """Return a function that maps a copy to its number of bytes, or to None if it is unknown.
+    """Return a function that returns a copy's number of bytes, or None if the number is unknown.
 
-    The instruction of a plain copy contains this number. For a tensor copy, the map determines it.
+    The instruction of a plain copy contains this number. For a tensor copy, the map determines the
+    number.
     """
     places = launched.of(events.flow.values.function) if launched else {}
     maps: dict[int, set[int]] = defaultdict(set)

@@ -193,8 +193,8 @@ class LineTable:
     """The source lines of a cubin, from the section `.debug_line` of ``nvcc -lineinfo`` and Triton.
 
     NVIDIA's extended opcode 0x90 has the number of a call's row. The code of the next rows was
-    inlined at this call. Therefore the line in an inlined function and the lines of its callers are
-    known for an address.
+    inlined at this call. Therefore an address has a line in the inlined function, and the lines of
+    its callers.
     """
 
     def __init__(self, image: Elf) -> None:
@@ -220,7 +220,8 @@ class _Unit:
 
     def __init__(self, program: _Bytes) -> None:
         self.rows: list[Row] = []
-        # address -> number of its row (from 1); of several rows, the last, which is innermost
+        # address -> number of its row (from 1); if there are several rows, the last row, which is
+        # innermost
         self.numbers: dict[int, int] = {}
         # addresses after the last instruction of a sequence
         self.ends: list[int] = []

@@ -35,7 +35,7 @@ MANAGED, GLOBAL, LOCAL, SHARED, REGISTERS, IMAGE = (_USER + n for n in (1, 2, 3,
 _MOST_ENTRY_BYTES = 4096
 _MOST_WARPS = 1 << 17
 _MOST_PARAMETER_BYTES = 1 << 16
-# bit in `flags` of the metadata, which is set if the dump was made without global memory
+# bit in the metadata's `flags`; the bit is set if the dump was made without global memory
 _SKIP_GLOBAL = 2
 # types of the sections of kernel parameters and of uniform registers
 PARAMETERS, UNIFORM = _USER + 18, _USER + 19
@@ -381,7 +381,7 @@ class Dump:
 
     @cached_property
     def sms(self) -> tuple[Rows, ...]:
-        """The row of every SM, which has the SM's exception even after its warps have ended."""
+        """The row of every SM; the row has the SM's exception even if the SM's warps have ended."""
         devices = range(len(self.devices))
         return tuple(sm for d in devices for _, _, sm in self._below("sm", self._device_table, d))
 
@@ -390,7 +390,8 @@ class Dump:
     @cached_property
     def has_global_memory(self) -> bool:
         """Whether the dump was made with global memory."""
-        # a dump without global memory has some pieces of global memory, so the flag is tested
+        # a dump that leaves out global memory still has some pieces of it, so the flag is tested,
+        # too
         skipped = any(
             int(row["flags"]) & _SKIP_GLOBAL
             for section in self.elf.of_type(TABLES["meta"].section)

@@ -63,7 +63,7 @@ class Flow:
     def successors(self) -> list[tuple[int, ...]]:
         """The places that can follow each place."""
         # convergence register -> the places that follow its BSYNC; the constant of a BSSY is the
-        # distance to such a place from the instruction after the BSSY
+        # distance from the next instruction to such a place
         joins: dict[int, list[int]] = {}
         for place, instruction in enumerate(self.code):
             if instruction.opcode == BSSY:

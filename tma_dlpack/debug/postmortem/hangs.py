@@ -2,7 +2,7 @@
 
 Each reason is a row of `ptx.stuck.ROWS`. A row compares a barrier's pending bytes with the maps
 among the kernel's parameters. If the code announces a constant number of bytes, the row also
-compares them with this number.
+compares the pending bytes with this number.
 """
 
 from __future__ import annotations

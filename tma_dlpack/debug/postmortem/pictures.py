@@ -35,7 +35,7 @@ _LEGEND = [
     (grid.Cell(0, 0, "even", hatched=True), "bytes pending"),
     (grid.Cell(0, 0, "conflict", hatched=True), "the barrier that hangs first"),
 ]
-_FOLLOWS = "HANG_FOLLOWS"  # the rule of a barrier that waits for another one
+_FOLLOWS = "HANG_FOLLOWS"  # the rule of a barrier that waits for another barrier
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -98,7 +98,8 @@ def frozen(barriers: Iterable[DeadBarrier]) -> tuple[FrozenBarriers, ...]:
     kernels: dict[str, dict[int, DeadBarrier]] = {}
     for barrier in barriers:
         of_kernel = kernels.setdefault(barrier.kernel, {})
-        # if an address has several states, prefer a state with a rule, then that of more blocks
+        # if an address has several states, prefer a state with a rule, then the state of the most
+        # blocks
         known = of_kernel.get(barrier.address)
         if known is None or (bool(barrier.rule), barrier.blocks) > (bool(known.rule), known.blocks):
             of_kernel[barrier.address] = barrier
@@ -180,7 +181,7 @@ class WrongBox(boxes.TensorBox):
         return f"Nothing was copied: {self.why}."
 
     def legend(self) -> grid.Legend:
-        """Return the meanings of the styles; "copied" is "wanted", because nothing was copied."""
+        """Return the meanings of styles; "copied" means "wanted", because nothing was copied."""
         own = [(cell, {"copied": "wanted"}.get(name, name)) for cell, name in boxes.LEGEND]
         mark = grid.Cell(0, 0, "conflict", hatched=True)
         return [*own, *[(mark, "off a multiple of 16 bytes")] * bool(self.off)]
@@ -193,7 +194,7 @@ def _tile(fault: Fault) -> Iterator[tma.draw.Figure]:
         return
     first, *rest = fault.coordinates
     step = 1 if whole.interleave else _COPY_BITS // whole.arguments.type_row.element_bits
-    # `tensor` refuses a misaligned coordinate, so it gets the multiple of 16 bytes before it
+    # `tensor` refuses a misaligned coordinate, so the coordinate is rounded down to 16 bytes
     try:
         near = boxes.tensor(whole, (first // step * step, *rest)[::-1])
     # the coordinates do not fit the map, because of another rank or a gather of four rows

@@ -27,7 +27,7 @@ from tma_dlpack.debug.programs import status_of
 _SKIPPED: Final = "skip_nonrelocated_elf_images,skip_constbank_memory"
 #: Parts that are left out by default. Without global memory, a dump is small and has no user data.
 _MEMORY: Final = "skip_global_memory,skip_local_memory"
-#: `_LOOK_SECONDS` is the time between two checks of the dumps. After the dumps have not grown for
+#: `_LOOK_SECONDS` is the time between two checks of the dumps. If the dumps have not grown for
 #: `_SETTLED_SECONDS`, they may be complete.
 _LOOK_SECONDS, _SETTLED_SECONDS = 0.05, 1.0
 #: The wait for dumps ends if the dumps do not grow for `_QUIET_SECONDS`, or for `_ENDED_SECONDS`
@@ -105,7 +105,8 @@ def run(
             child = programs.begin(words, environment(folder, with_global))
             if isinstance(child, OSError):
                 return Ended(status_of(child), None, (f"{words[0]}: {child.strerror}",))
-            # from now on, this process counts presses of Ctrl-C; the program continues to ignore it
+            # from now on, this process counts presses of Ctrl-C; the program continues to ignore
+            # Ctrl-C
             signal.signal(signal.SIGINT, lambda number, frame: interrupted.append(number))
             notes = _wait(child, folder, after, interrupted)
         found, more = _read_all(folder, read, keep)
@@ -241,7 +242,7 @@ def _read_all(folder: Path, read: Reader, keep: Path | None) -> tuple[PostMortem
 
 
 def merged(found: Sequence[PostMortem]) -> PostMortem | None:
-    """Merge the findings of several dumps, so that each kind occurs once; None without a dump."""
+    """Merge the findings of dumps, so that each kind occurs once; return None for no dumps."""
     if len(found) < 2:
         return found[0] if found else None
     # equal faults, and equal states of a barrier, become one finding with the sum of their warps

@@ -31,7 +31,7 @@ class Cause(NamedTuple):
     rule: str
     message: str
     fix: str
-    # True if the cause was measured to end in the reported error
+    # True if a measurement showed that the cause ends in the reported error
     is_sure: bool
     # True if the cause is only a candidate, because the file lacks an operand that would prove it
     is_likely: bool = False

@@ -77,8 +77,7 @@ class State:
     is_first: bool = False
     # number of warps at a wgmma, if other warps of their warpgroup wait at this barrier
     passed: int = 0
-    # number of warps of a block that have ended, if all other warps of the cluster wait at this
-    # address
+    # number of ended warps of a block, if all other warps of the cluster wait at this address
     ended: int = 0
 
     @property

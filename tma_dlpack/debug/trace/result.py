@@ -1,6 +1,6 @@
 """The result of `trace`: each different map once, as text, HTML and JSON.
 
-native/inject.c writes two files for each process: JSON lines, and counts of 64 bits each.
+native/inject.c writes two files for each process: one of JSON lines, and one of 64-bit counts.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def _kernel(use: TracedKernel) -> str:
 
 
 def _contradiction(traced: TracedMap) -> list[str]:
-    """Return a sentence about a map that the driver accepted and the rules refuse, or nothing."""
+    """Return a sentence if the driver accepted the map although the rules refuse it; else []."""
     is_refused_here = traced.result == 0 and not traced.report.ok
     return ["the driver accepted it, although these rules refuse it:"] * is_refused_here
 

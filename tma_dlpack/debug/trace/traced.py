@@ -82,7 +82,7 @@ class TracedMap:
     count : int
         The number of calls that share this object.
     uses : tuple of TracedKernel
-        The kernels in `kernels`, each with the parameter that has the map, and the number of
+        The kernels in `kernels`; for each kernel, the parameter that has the map, and the number of
         launches.
     made_by : str
         The shared object that called the driver; "" if not known.
