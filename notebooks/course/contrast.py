@@ -85,8 +85,8 @@ class Piece:
     Attributes
     ----------
     thread, row, column : int
-        The thread that copies the piece, the row of the box, and the column of the piece's first
-        element in the box.
+        The thread that copies the piece, and the row and the column of the piece's first element
+        in the box.
     inside : bool
         Whether the piece is in bounds. The thread reads a piece in bounds from global memory. For
         a piece out of bounds, the thread writes zeros.
