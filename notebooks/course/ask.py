@@ -79,8 +79,9 @@ class Question(Figure):
     hints : dict
         Key of a wrong cell -> why this cell is wrong.
     is_blank : bool
-        True if no cell of the correct cells' kind shows its words and tint, so that these cells
-        look the same. The kind of a cell is the letters at the start of its key.
+        True to hide the words and the tint of every cell of the same kind as the correct cells,
+        so that these cells look the same. The kind of a cell is the letters at the start of its
+        key.
     """
 
     title: str

@@ -85,8 +85,8 @@ class Piece:
     Attributes
     ----------
     thread, row, column : int
-        The thread that copies the piece, the row of the box, and the column of the piece's first
-        element in the box.
+        The thread that copies the piece, and the row and the column of the piece's first element
+        in the box.
     inside : bool
         Whether the piece is in bounds. The thread reads a piece in bounds from global memory. For
         a piece out of bounds, the thread writes zeros.
@@ -239,7 +239,8 @@ def contrast(tensor_map: TensorMap | Tile, coords: Sequence[int] | None = None) 
         )
     # Box sizes and shapes are row-major, but the coordinates of a request are innermost first.
     (rows, columns), (height, width), (column, row) = tm.box_sizes, tm.shape, start
-    # Pieces have 4 or 8 bytes if each thread then copies at most one piece, else 16 bytes.
+    # Use the smallest size, 4 or 8 bytes, with which each thread copies at most one piece.
+    # If neither size is enough, use 16 bytes.
     piece = next((b for b in (4, 8) if tm.tx_bytes // b <= THREADS), CHUNK_BYTES)
     each = piece // element_bytes
     across = columns // each

@@ -155,7 +155,7 @@ def transpose(rng: np.random.Generator) -> list[Launch]:
 
 def ring(rng: np.random.Generator) -> list[Launch]:
     launches = []
-    # The ring has three stages. One launch has more tiles than stages, and two have fewer.
+    # The ring has three stages. One launch has more tiles than stages, and two launches have fewer.
     for tiles in (10, 2, 1):
         x, out = integers(rng, 16 * tiles, 32), empty(16, 32)
         weights = np.arange(1, tiles + 1, dtype=np.float32)[:, None, None]

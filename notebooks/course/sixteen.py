@@ -55,7 +55,8 @@ class SixteenBytes(Figure):
     box_bytes : int
         Size of a row of the box, in bytes.
     measures : tuple of Measure
-        The address, the row stride, the box's row, and the offset of the box's first column.
+        The address, the row stride, the size of a row of the box, and the offset of the box's first
+        column.
     column_bytes : int
         Offset of the box within a row, in bytes.
     """
@@ -135,8 +136,8 @@ def sixteen_bytes(
 
     Notes
     -----
-    Source: CUDA driver API, cuTensorMapEncodeTiled. The rule of the first column was measured
-    (H200, driver 580.159.04).
+    Source: CUDA driver API, cuTensorMapEncodeTiled. The rule for the offset of the first column
+    was measured (H200, driver 580.159.04).
     """
     # The strides of a tensor view are in elements. Every size below is in bytes.
     view = as_tensor_view(tensor)
