@@ -167,8 +167,8 @@ def shrunk_boxes(r: Request) -> Iterator[Candidate]:
 
     The entries shrink in this order: the outer entries from the largest to the smallest, then the
     innermost entry. An entry shrinks only after all earlier entries in this order have become 1.
-    libcu++ limits the bytes of the box. The driver first divides each entry by its element stride
-    and rounds down.
+    libcu++ limits the bytes of the box as given. The driver limits the bytes after it has divided
+    each entry by its element stride, rounded down.
     """
     box, bits = list(r.arguments.box_dim), r.facts.element_bits
     # An element stride n divides the entry by n. The innermost element stride may be ignored.
@@ -297,7 +297,7 @@ def targets(name: str, wording: Wording, is_guess: bool = False) -> Iterator[Can
 
 
 def counts(r: Request, name: str) -> Iterator[Candidate]:
-    """Yield other channels per pixel, or other pixels per column, the nearest count first."""
+    """Yield other numbers of channels per pixel, or of pixels per column, the nearest first."""
     if name == "channels_per_pixel":
         yield from box_entries(r, 0)
         return

@@ -340,7 +340,7 @@ def _document(
 
     A panel has no <title>, because browsers would show the title as a tooltip everywhere in the
     panel. In a page, the `alt` of the image names the panel for screen readers. If a script has
-    replaced the image, `linked.js` sets an `aria-label`.
+    replaced the image, `linked.js` sets the `aria-label` of the SVG.
     """
     label = f' aria-label="{html.escape(whole.about)}"' * bool(title)
     name = f"<title>{html.escape(title)}</title>" * bool(title)

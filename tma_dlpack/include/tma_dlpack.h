@@ -1275,9 +1275,9 @@ __device__ inline void prefetch_tile(const M& map, Coords... coords)
   detail::prefetch<detail::Mode::tile>(map, coords...);
 }
 
-// Load pixels with an im2col map. Pass the coordinates (channel, w, [h, [d,]] image), and then the
-// OffsetsW, OffsetsWH or OffsetsWHD of the filter tap. The channel times the size of an element
-// must be a multiple of 16 bytes.
+// Load pixels with an im2col map. Pass the coordinates (channel, w, [h, [d,]] image), and then
+// the OffsetsW, OffsetsWH or OffsetsWHD of the filter tap. The channel coordinate times the size
+// of an element must be a multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col | one thread | sm_90 | 0.2 | UTMALDG.IM2COL
 //   e.g. load_im2col(tile, map, &full, c, w, h, n, OffsetsWH{tap_w, tap_h});
 template <class M, class... Coords>
@@ -1287,8 +1287,8 @@ __device__ inline void load_im2col(void* smem, const M& map, Barrier* barrier, C
                                                         coords...);
 }
 
-// Load as load_im2col() does, but into every block of the cluster whose bit in block_mask is set.
-// The channel times the size of an element must be a multiple of 16 bytes.
+// Load as load_im2col() does, but into every block of the cluster whose bit in block_mask is
+// set. The channel coordinate times the size of an element must be a multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col ... .multicast::cluster | one thread | sm_90a (slow on sm_90, 12x) | 0.2 | UTMALDG.IM2COL.MULTICAST
 //   e.g. load_im2col_multicast(tile, map, &full, 0b11, c, w, n, OffsetsW{tap});
 template <class M, class... Coords>
@@ -1330,9 +1330,9 @@ __device__ inline void load_gather4(void* smem, const M& map, Barrier* barrier, 
                : "memory");
 }
 
-// Load pixels with an im2col-wide map of mode w. Unlike the pixels of load_im2col(), these pixels
-// follow each other only along W. The channel times the size of an element must be a multiple of 16
-// bytes.
+// Load pixels with an im2col-wide map of mode w. Unlike the pixels of load_im2col(), these
+// pixels follow each other only along W. The channel coordinate times the size of an element
+// must be a multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col::w | one thread | sm_100 | 0.4 | UTMALDG.W
 //   e.g. load_im2col_w(tile, map, &full, c, w, h, n, HaloW{halo, tap_w});
 template <class M, class... Coords>
@@ -1387,8 +1387,8 @@ __device__ inline void load_gather4_multicast(void* smem, const M& map, Barrier*
 template <class M, class... Rows>
 TMA_DLPACK_NOWHERE void load_gather4_multicast(void*, const M&, Barrier*, Nowhere*, Coordinate, Rows...) = delete;
 
-// Load as load_im2col_w() does, but with a map of mode w128. The channel times the size of an
-// element must be a multiple of 16 bytes.
+// Load as load_im2col_w() does, but with a map of mode w128. The channel coordinate times the
+// size of an element must be a multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d ... .im2col::w::128 | one thread | sm_100a, 100f, 103a, 110a | 0.4 | UTMALDG.W128
 //   e.g. load_im2col_w128(tile, map, &full, c, w, h, n, HaloW{halo, tap_w});
 template <class M, class... Coords>
@@ -1484,8 +1484,8 @@ __device__ inline void store(const M& map, const void* smem, Coords... coords)
 }
 
 // Store pixels with an im2col map whose corners are inside the tensor. Pass the coordinates
-// (channel, w, [h, [d,]] image). The channel times the size of an element must be a multiple of 16
-// bytes.
+// (channel, w, [h, [d,]] image). The channel coordinate times the size of an element must be a
+// multiple of 16 bytes.
 //   cp.async.bulk.tensor.{3..5}d.global.shared::cta.im2col_no_offs | one thread | sm_90 | 0.2 | UTMASTG.IM2COL
 //   e.g. store_im2col(map, tile, c, w, h, n);
 template <class M, class... Coords>
@@ -1507,8 +1507,8 @@ __device__ inline void reduce(const M& map, const void* smem, Coords... coords)
   detail::reduce<op, detail::Mode::tile>(map, smem, coords...);
 }
 
-// Combine pixels as reduce() does, but with an im2col map whose corners are inside the tensor. The
-// channel times the size of an element must be a multiple of 16 bytes.
+// Combine pixels as reduce() does, but with an im2col map whose corners are inside the tensor.
+// The channel coordinate times the size of an element must be a multiple of 16 bytes.
 //   cp.reduce.async.bulk.tensor.{3..5}d.global.shared::cta.im2col_no_offs | one thread | sm_90 | 0.2 | UTMAREDG.IM2COL
 //   e.g. reduce_im2col<Reduction::add>(map, tile, c, w, h, n);
 template <Reduction op, class M, class... Coords>

@@ -413,7 +413,7 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
                              : tma_dlpack_own_layout(tensor, bits, &layout);
   if (flaw == NULL && (o->shape_count != TMA_DLPACK_NOT_GIVEN || o->stride_count != TMA_DLPACK_NOT_GIVEN))
     flaw = tma_dlpack_as_strided(o, bits, &layout);
-  /* LIKELY says that `flaw` is usually NULL: compilers expect that a pointer is not NULL. */
+  /* `flaw` is usually NULL. Without LIKELY, compilers expect that a pointer is not NULL. */
   if (!TMA_DLPACK_LIKELY(flaw == NULL)) return flaw;
   if (start < tensor->byte_offset || start >> 62 != 0) return "the address is out of range";
   if (o->offset != 0 && (o->offset > TMA_DLPACK_HUGE / bits || o->offset < -TMA_DLPACK_HUGE / bits ||

@@ -202,7 +202,8 @@ def _refusing(rule: Rule) -> Iterator[str]:
         yield "driver"
     if rule.unsupported:
         yield "hardware"
-    # A rule of maps that only `make_*` checks, or any rule about copies, calls, operands and files.
+    # This package's own rules: rules of maps, if only `make_*` checks them, and the rules about
+    # copies, calls, operands and files.
     ours = rule.make_only and not rule.libcudacxx if is_rule else rule.group != "advice"
     if ours and not rule.unsupported:
         yield "tma_dlpack"

@@ -174,7 +174,7 @@ def of_too_large(wanted: SuggestRequest, tile_bytes: int) -> Reasons:
 
 
 def of_not_read(wanted: SuggestRequest, violations: Sequence[Violation], may_fit: bool) -> Reasons:
-    """Return a sentence that names the nearest tiles that the reader can read.
+    """Return a sentence that names the nearest tiles that `wanted.reader` can read.
 
     If there is no such tile, return the violations of the first box that was refused.
     """

@@ -61,8 +61,9 @@ class Rule:
     id : str
         The stable name of the rule. The meaning of a name never changes.
     step : int
-        The position of the rule in libcu++'s order. Rules of the same step are one loop in libcu++,
-        so their violations are reported in the order of the entries.
+        The position of the rule in libcu++'s order. libcu++ checks the rules of one step in a
+        single loop over the entries of the argument, so their violations are reported entry by
+        entry.
     on : str or callable (struct) -> str
         The argument that the rule is about, such as ``"box_sizes"`` or ``"tensor.shape"``. Reports
         on a `driver_encode_*` call name the driver's argument instead.

@@ -118,7 +118,7 @@ _MATRIX: Final = 0xF0
 _WORK: Final = frozenset((0xB1D, 0x31D, 0x385, 0x387, 0x388, 0x844, 0x985, 0x986, 0xDC7))
 # instructions that write two uniform registers
 _WIDE: Final = (0x2A5, 0x8A5)
-# loads from constant memory (ULDC, LDCU), which write two uniform registers if they have 64 bits
+# loads from constant memory (ULDC, LDCU); a load of 64 bits writes two uniform registers
 _LOADS: Final = (0xAB9, 0x7AC)
 
 
