@@ -394,10 +394,13 @@ def test_of_too_many_encodes_the_first_and_the_last_are_read_and_it_says_so(monk
 
 @pytest.mark.slow
 @pytest.mark.parametrize("piece", [NOISE, cutlass(GOOD, 700), "boxDim   0x79c062c00000(\n"])
-def test_20_mb_take_at_most_5_seconds(piece):
-    before = time.process_time()
-    tma.explain(piece * (20_000_000 // len(piece)))
-    assert time.process_time() - before < 5
+def test_20_mb_take_at_most_six_times_as_long_as_5_mb(piece):
+    def seconds(size: int) -> float:
+        before = time.process_time()
+        tma.explain(piece * (size // len(piece)))
+        return time.process_time() - before
+
+    assert seconds(20_000_000) < 6 * seconds(5_000_000)
 
 
 @pytest.mark.parametrize("piece", [" \n", "x", "size=2,", "[1, ", "700 \n"])
