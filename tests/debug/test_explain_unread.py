@@ -389,18 +389,31 @@ def test_of_too_many_encodes_the_first_and_the_last_are_read_and_it_says_so(monk
     found = tma.explain(text)
     assert 100 < len(found.reports) < 500
     assert [v.rule for v in found.reports[-1].violations] == ["BOX_RANGE"]
-    assert found.notes[0].startswith("the text is long: of its 78,014 lines, 78,014 may belong")
+    assert re.fullmatch(
+        r"the text is long: lines \d,\d{3} to 7\d,\d{3} of its 78,014 lines were not read\. "
+        "Paste a part of these lines to have it read",
+        found.notes[0],
+    )
+    assert all(a.lines[1] < 5_000 or a.lines[0] > 70_000 for a in found.requests)
+    assert found.requests[-1].lines[0] == 78_001
+
+
+def test_a_text_that_is_read_whole_from_both_ends_has_no_such_note(monkeypatch):
+    block = cutlass(GOOD)
+    monkeypatch.setattr("tma_dlpack.debug.explain.LONG", 0)
+    monkeypatch.setattr("tma_dlpack.debug.explain.MOST_READ", 9 * len(block))
+    found = tma.explain(block * 8)
+    assert len(found.reports) == 8
+    assert not any("long" in note for note in found.notes)
+    assert tma.explain(block * 12).notes[0].startswith("the text is long: lines ")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("piece", [NOISE, cutlass(GOOD, 700), "boxDim   0x79c062c00000(\n"])
-def test_20_mb_take_at_most_six_times_as_long_as_5_mb(piece):
-    def seconds(size: int) -> float:
-        before = time.process_time()
-        tma.explain(piece * (size // len(piece)))
-        return time.process_time() - before
-
-    assert seconds(20_000_000) < 6 * seconds(5_000_000)
+def test_20_mb_take_at_most_5_seconds(piece):
+    before = time.process_time()
+    tma.explain(piece * (20_000_000 // len(piece)))
+    assert time.process_time() - before < 5
 
 
 @pytest.mark.parametrize("piece", [" \n", "x", "size=2,", "[1, ", "700 \n"])

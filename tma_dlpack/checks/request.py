@@ -446,7 +446,8 @@ def with_facts_in_c(request: Request, tensor_map: Any) -> Request:
 
     A request with C's struct cannot be pickled.
     """
-    call = tensor_map._described(tensor_map)
+    described_in_c = tensor_map._described
+    call = None if described_in_c is None else described_in_c(tensor_map)
     # C clamps numbers that do not fit its struct. Without `facts`, Python computes the struct.
     if call is not None and call.is_exact:
         request.facts = call

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -241,10 +241,8 @@ class TensorMap(MapAttributes, Drawn):
         """Return None; `make.extension` replaces this function if the extension is built."""
         return None
 
-    @staticmethod
-    def _described(tensor_map: TensorMap) -> Any:
-        """Return None; `make.extension` replaces this function if the extension is built."""
-        return None
+    #: C's function `described_map`; `make.extension` sets it if the extension is built.
+    _described: ClassVar[Callable[[TensorMap], Any] | None] = None
 
     @opaque
     def with_address(self, tensor_or_int: object) -> TensorMap:

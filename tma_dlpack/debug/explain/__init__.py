@@ -15,12 +15,10 @@ Add an example printout with the expected arguments to tests/debug/printed_forms
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Final, NamedTuple
 
 from tma_dlpack.debug import foreign
@@ -44,8 +42,8 @@ LONG = 1 << 18
 # Maximum number of characters of a line. A longer line is read in pieces.
 LONGEST = 10_000
 # Maximum number of characters of all lines that may belong to an encode. If there are more
-# characters, the lines in the middle are skipped.
-MOST_READ = 1 << 20
+# characters, the lines in the middle are skipped. The last line that is read may exceed the limit.
+MOST_READ = 1 << 19
 
 
 @public.opaque
@@ -160,32 +158,40 @@ class _Log(Lines):
         ]
         super().__init__(self._relevant(lines) if len(text) > LONG else lines)
 
-    def _relevant(self, all_lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    def _relevant(self, lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
         """Return the lines that may belong to an encode; skip the middle if they are too long."""
-        lines: list[tuple[int, str]] = []
-        # A match keeps 4 lines before it and 16 lines after it. `taken` and `wanted` are indices
-        # into `all_lines`: one past the last line in `lines`, and one past the last line to keep.
-        taken = wanted = 0
-        for at, (_, line) in enumerate(all_lines):
-            low = line.lower()
-            if low and (any(word in low for word in _MAY_BELONG) or foreign.is_dump_line(line)):
-                wanted = at + 17
-                lines += all_lines[max(at - 4, taken) : at]
-            if at < wanted:
-                lines.append(all_lines[at])
-                taken = at + 1
-        sizes = [*accumulate(len(line) + 1 for _, line in lines)]
-        if not lines or sizes[-1] <= MOST_READ:
-            return lines or [(1, "")]
-        first = max(1, bisect.bisect(sizes, MOST_READ // 2))
-        rest = lines[max(first, bisect.bisect(sizes, sizes[-1] - MOST_READ // 2)) :]
-        self.notes.append(
-            f"the text is long: of its {all_lines[-1][0]:,} lines, {len(lines):,} may belong to an "
-            f"encode; read were the first {first:,} of these (to line {lines[first - 1][0]:,}) and "
-            f"the last {len(rest):,} (from line {rest[0][0]:,}). Paste a part to have it read "
-            "whole."
-        )
-        return lines[:first] + rest
+        kept, stop = _near_words(lines, range(len(lines)))
+        if stop is not None:
+            rest, stop = _near_words(lines, range(len(lines) - 1, stop, -1))
+            skipped = range(max(kept) + 1, min(rest, default=0))
+            if stop is not None and skipped:
+                first, last = lines[skipped[0]][0], lines[skipped[-1]][0]
+                self.notes.append(
+                    f"the text is long: lines {first:,} to {last:,} of its {lines[-1][0]:,} lines "
+                    "were not read. Paste a part of these lines to have it read"
+                )
+            kept |= rest
+        return [lines[at] for at in sorted(kept)] or [(1, "")]
+
+
+def _near_words(lines: list[tuple[int, str]], places: range) -> tuple[set[int], int | None]:
+    """Return the indices of lines near a word of `_MAY_BELONG` or near bytes of a map.
+
+    The search visits `places` and ends when the lines have half of `MOST_READ` characters. The
+    second value is the index at which the search ended, or None if it visited all places.
+    """
+    kept: set[int] = set()
+    size = 0
+    for at in places:
+        line = lines[at][1]
+        low = line.lower()
+        if low and (any(map(low.__contains__, _MAY_BELONG)) or foreign.is_dump_line(line)):
+            near = {*range(max(at - 4, 0), min(at + 17, len(lines)))} - kept
+            size += sum(len(lines[index][1]) + 1 for index in near)
+            kept |= near
+            if size > MOST_READ // 2:
+                return kept, at
+    return kept, None
 
 
 # Pieces of a long line, cut at blanks where possible.

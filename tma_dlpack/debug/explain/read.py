@@ -6,6 +6,7 @@ processes, the block is marked as mixed, and its numbers are not read.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -65,8 +66,11 @@ class Value(NamedTuple):
 # A decimal number, or a masked number, which `normal` writes as "?".
 _ITEM = r"(?:-?\d{1,24}|\?)(?![\w?])"
 _ONE = re.compile(_ITEM)
+_INTEGER = re.compile(r"-?\d{1,24}")
 _ROW = re.compile(rf"{_ITEM}(?:(?:[ \t]*,[ \t]*|[ \t]+){_ITEM})*")
 _LIST = re.compile(rf"[\[({{]([^\[\](){{}}]{{0,{LONGEST_LIST}}})[\])}}]")
+# The text between numbers without brackets.
+_BETWEEN = re.compile(r"[,\s]+")
 # A piece of a list between commas: a number or an expression, such as "64 * 2".
 _PIECE = re.compile(r"[\w*.+\-/<> ?&]{0,40}")
 # "4,096", which may be 4096 or the list (4, 96).
@@ -139,14 +143,14 @@ def _listed(text: str, found: re.Match[str]) -> Value:
 
 def _matched_row(text: str, row: re.Match[str], is_array: bool) -> Value:
     """Read numbers without brackets."""
-    numbers = tuple(map(_int, re.split(r"[,\s]+", row[0])))
+    numbers = tuple(map(_int, _BETWEEN.split(row[0])))
     unit = _UNIT.match(text, row.end())
     end = (unit or row).end()
     after = _AFTER.match(text, end)
     # The text after the numbers is known if it has no word, or if its word begins the next field.
     known = after and (not after["word"] or after["sign"] or meaning_of(after["word"]))
     comma, fault = _comma(row[0]), ""
-    between = {*map(str.strip, re.findall(r"[,\s]+", row[0]))}
+    between = {*map(str.strip, _BETWEEN.findall(row[0]))}
     if not known or comma == "mixed" or "?" in row[0][:1] or (unit and not is_array):
         fault = "unread"
     elif len(between) > 1 or (between == {""} and None in numbers):
@@ -161,11 +165,13 @@ def _matched_row(text: str, row: re.Match[str], is_array: bool) -> Value:
 
 
 def _int(item: str) -> int | None:
-    return int(item) if re.fullmatch(r"-?\d{1,24}", item) else None
+    return int(item) if _INTEGER.fullmatch(item) else None
 
 
 def _comma(inside: str) -> str:
     """Return `Value.comma` for the text of a list."""
+    if "," not in inside:
+        return ""
     is_tight = bool(re.search(r",\S", inside))
     if is_tight and re.search(r"\s", inside) and re.search(r",(?:\d{3}\b|\?)", inside):
         return "mixed"
@@ -204,6 +210,8 @@ _AFTER_WORD = re.compile(
     r"|[ \t]+|(?=[\[({])|[ \t]*$)",
     re.MULTILINE,
 )
+_LINE_END = re.compile(r"[\n|;]")  # separators of fields, too
+_CUT_WORD = re.compile(r"([A-Za-z_]\w*)[ \t]*\n[ \t]*$")
 _UNITS = dict.fromkeys(("elements", "element", "elems", "elem", "values"), "elements")
 _UNITS |= {"bytes": "bytes", "byte": "bytes", "b": "bytes", "": ""}
 
@@ -232,7 +240,7 @@ def _read_field(
     if follows is None or _is_end_of_word(text, word, key):
         return None
     index, at, is_array = follows["index"], follows.end(), argument in ARRAYS
-    before = re.split(r"[\n|;]", text[max(after, word.start() - 60) : word.start()])[-1]
+    before = _LINE_END.split(text[max(after, word.start() - 60) : word.start()])[-1]
     # `leads`: only blanks, quotes or the bullet of a list are before the word on its line.
     # `is_part`: the word continues the text before it, as in "x.shape" or "output shape".
     leads = not before.strip(" \t'*-{(,")
@@ -265,7 +273,7 @@ def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
     A word is cut at the end of a terminal's line, or at the start of the text.
     """
     before = text[max(0, word.start() - 80) : word.start()]
-    cut = re.search(r"([A-Za-z_]\w*)[ \t]*\n[ \t]*$", before)
+    cut = _CUT_WORD.search(before)
     whole = cut and meaning_of(cut[1] + word[0])
     # No printout begins with strides, so "Strides" at the start is the end of "globalStrides".
     starts = key in ("stride", "strides") and not before.strip()
@@ -318,12 +326,16 @@ class Block:
         return len(strong) >= 2 and bool(own & ARRAYS)
 
 
+@functools.lru_cache(maxsize=256)
+def _forms_with(keys: frozenset[str]) -> tuple[Form, ...]:
+    """Return the forms of which `keys` contain at least one set of `any_of`."""
+    return tuple(form for form in FORMS if any(together <= keys for together in form.any_of))
+
+
 def form_of(block: Block) -> Form:
     """Return the form of a block, or `GENERAL` if no known form fits."""
     keys = frozenset(block.words)
-    for form in FORMS:
-        if not any(together <= keys for together in form.any_of):
-            continue
+    for form in _forms_with(keys):
         # tma_dlpack.h and other code print the driver's names. Only tma_dlpack.h also prints the
         # heading "cuTensorMapEncode..." and the name "tensorDataType".
         own_words = {"tensorDataType"} & {f.word for f in block.fields}
@@ -376,13 +388,18 @@ def _blocks_of(stream: Lines) -> list[Block]:
     return [b for b in blocks if b.shows_arguments or b.is_mixed or b.is_cut]
 
 
+_WORDS_OF_FORMS = frozenset(word for form in FORMS for word in form.words)
+
+
 def _has_words_of_another(block: Block) -> bool:
     """Return whether a block contains words of another project's printout."""
     own = form_of(block).words
+    if not own:
+        return False
     # At the end of the text, a word may be the start of a longer word.
     whole = [f for f in block.fields if f.value.numbers or f.value.fault != "cut"]
     words = {f.word for f in whole if f.strong}
-    return bool(own) and any(words & {*form.words} - {*own} for form in FORMS)
+    return not (words & _WORDS_OF_FORMS).issubset(own)
 
 
 def _add(blocks: list[Block], found: Field) -> None:

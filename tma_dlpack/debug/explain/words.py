@@ -211,11 +211,14 @@ def _bracketed(found: re.Match[str]) -> str:
     return f" [{', '.join(numbers)}]" + "\n" * found[0].count("\n")
 
 
+# An integer of C, which may have a suffix ("64ULL"). A leading zero is not allowed, because the
+# number may be octal.
+_INTEGER = re.compile(r"([-+]?(?:0[xX][\da-fA-F]{1,16}|(?!0\d)\d{1,24}))[uUlL]{0,3}")
+
+
 def _number(found: re.Match[str]) -> str:
     """Return a number in decimal, or ``?`` for a number with a mask, a unit or a fraction."""
-    # A suffix of C is allowed ("64ULL"). A leading zero is not allowed, because the
-    # number may be octal.
-    clean = re.fullmatch(r"([-+]?(?:0[xX][\da-fA-F]{1,16}|(?!0\d)\d{1,24}))[uUlL]{0,3}", found[0])
+    clean = _INTEGER.fullmatch(found[0])
     if clean:
         return str(int(clean[1], 0))
     is_name = re.fullmatch(r"\d{1,4}(?![KMGk](?:i?B)?\b)[A-WYZa-wyz]\w*", found[0])
@@ -423,8 +426,10 @@ def plain(text: str) -> str:
     # If the text has more escaped line ends than real line ends, it is a repr.
     if "\\n" in text and text.count("\\n") > text.count("\n"):
         text = text.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t")
-    text = _FOREIGN_DIGIT.sub("?", _ANSI.sub("", text)).replace("\r\n", "\n").replace("\r", "\n")
-    return _unwrapped(text.replace("\u00a0", " "))
+    text = _ANSI.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    if not text.isascii():
+        text = _FOREIGN_DIGIT.sub("?", text).replace("\u00a0", " ")
+    return _unwrapped(text)
 
 
 def _unwrapped(text: str) -> str:
