@@ -405,17 +405,17 @@ def named(kind, rule):
 
 @examples(400, rare=True)
 @given(requests())
-def test_the_ways_of_a_row_change_the_arguments_that_it_names(drawn):
+def test_the_candidates_of_a_rule_change_the_arguments_that_it_names(drawn):
     _, kind, x, options = drawn
     report = check(kind, x, options)
     assume(report._request_of is not None)
     request = report._request_of(report._given).with_fields(keeps_tensor=True)
     for fault in faults_of(request):
         changed = set()
-        for tries in fault.alternatives(request):
-            for way in tries:
-                if not (way.is_other_tensor or way.is_guess):
-                    changed |= way.change.keys()
+        for alternative in fault.alternatives(request):
+            for candidate in alternative:
+                if not (candidate.is_other_tensor or candidate.is_guess):
+                    changed |= candidate.change.keys()
         assert changed <= named(kind, fault.rule), fault.rule.id
 
 

@@ -280,9 +280,10 @@ def first_candidates(request: Request) -> list[Any]:
 
 
 def _as_json(answer: Answer) -> list[Any]:
-    way = answer.candidate
-    view = way.view and [list(way.view.shape), list(way.view.strides), way.view.address]
-    return [in_words(way.change), way.is_guess, view]
+    candidate = answer.candidate
+    view = candidate.view
+    place = view and [list(view.shape), list(view.strides), view.address]
+    return [in_words(candidate.change), candidate.is_guess, place]
 
 
 def in_words(change: Any) -> dict[str, Any]:

@@ -45,11 +45,11 @@ ANSWER = """
 window.answer = ({ page, place, lanes }) => {
   const checked = tmaModel.check(page);
   const found = { ok: checked.ok, fixed: checked.fixed, violations: checked.violations };
-  const first = ([{ way } = {}]) => way && [way.change, way.isGuess,
-    way.view && [way.view.shape, way.view.strides, way.view.address]];
-  found.candidates = tmaRepairs.violationsOf(page)
+  const first = ([{ candidate } = {}]) => candidate && [candidate.change, candidate.isGuess,
+    candidate.view && [candidate.view.shape, candidate.view.strides, candidate.view.address]];
+  found.candidates = tmaFixes.violationsOf(page)
     .map(({ fault, answers, breaks = [] }) => [fault.rule.id, first(answers) ?? null, breaks]);
-  found.changes = checked.ok ? {} : tmaRepairs.changesOf(page);
+  found.changes = checked.ok ? {} : tmaFixes.changesOf(page);
   if (!checked.ok) return found;
   const bytes = tmaModel.encode(page);
   found.bytes = bytes && [...bytes].map((n) => n.toString(16).padStart(2, "0")).join("");
@@ -94,7 +94,7 @@ def answers(page, states):
 
 
 def compare_judged(page, seeds):
-    """Compare reports, bytes, sizes and repairs; return the numbers accepted and repaired."""
+    """Compare reports, bytes, sizes and fixes; return the numbers accepted and repaired."""
     states = [judged(seed) for seed in seeds]
     accepted = fixed = 0
     for seed, state, found in zip(

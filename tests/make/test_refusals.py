@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 import random
 import sys
@@ -272,8 +273,8 @@ def test_numbers_that_c_cuts_are_worded_exactly():
 
 @law
 @compiled
-def test_c_and_python_judge_every_way_alike():
-    rng, ways = random.Random(33), 0
+def test_c_and_python_judge_every_candidate_alike():
+    rng, compared = random.Random(33), 0
     for _ in range(6000 // SHARE):
         asked = request_at_random(rng)
         if asked is None:
@@ -283,10 +284,10 @@ def test_c_and_python_judge_every_way_alike():
             continue
         request = read.request_of(read.call)
         for fault in faults_of(request):
-            for way in (way for tries in fault.alternatives(request) for way in tries):
-                judged = read.call.changed(way.change, way.view)
-                other = request.changed_in_python(way.change, way.view)
+            for candidate in itertools.chain(*fault.alternatives(request)):
+                judged = read.call.changed(candidate.change, candidate.view)
+                other = request.changed_in_python(candidate.change, candidate.view)
                 rows = rows_of(other.kind, other.rules) & ~mask_of(other.allowed)
-                assert judged.failed == sorted(judge(describe(other), rows)), (asked, way)
-                ways += 1
-    assert ways > 6000 // SHARE
+                assert judged.failed == sorted(judge(describe(other), rows)), (asked, candidate)
+                compared += 1
+    assert compared > 6000 // SHARE

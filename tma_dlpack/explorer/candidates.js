@@ -1,10 +1,10 @@
 // `tmaCandidates` returns the candidate fixes of a broken rule. The Python versions are checks/candidates.py and the
 // field `candidates` in the rows of the rules. JavaScript and Python return the same alternatives in the same order,
-// and also the same ways in the same order. tests/explorer tests that they do.
+// and also the same candidates in the same order. tests/explorer tests that they do.
 //
-// A candidate fix is called a way: {change: other arguments, view: another tensor {shape, strides, dtype, address} or
-// null, isGuess: whether the user may have meant something else}. An alternative is a list of ways, which are tried in
-// order.
+// A candidate is one possible fix: {change: other arguments, view: another tensor {shape, strides, dtype, address} or
+// null, isGuess: whether the user may have meant something else}. An alternative is a list of candidates, which are
+// tried in order.
 
 const tmaCandidates = (() => {
   const T = tmaTables, K = T.K, R = tmaRequest;
@@ -14,7 +14,7 @@ const tmaCandidates = (() => {
   const SPAN_BYTES = [16, 32, 64, 128, 128, 128, 128]; // value of the swizzle -> bytes of its span
   const upTo = (n, unit) => Math.ceil(n / unit) * unit, downTo = (n, unit) => Math.floor(n / unit) * unit;
   const range = (n, first = 0) => Array.from({ length: Math.max(0, n - first) }, (_, i) => first + i);
-  const way = (change, isGuess = false) => ({ change, view: null, isGuess });
+  const candidate = (change, isGuess = false) => ({ change, view: null, isGuess });
   const isPadded = (row) => row.packed_unit >= K.PADDED_INNER_VALUES;
 
   /** Return the strides with a valid stride for every dimension of extent 1. No access uses the stride of such a
@@ -33,7 +33,7 @@ const tmaCandidates = (() => {
     return found;
   }
 
-  /** Return the tensor of a request in the form of a way's `view`. */
+  /** Return the tensor of a request in the form of a candidate's `view`. */
   function viewOf(request) {
     const { shape, strides, dtype, address = 0 } = request;
     const numbers = shape.map(Number); // numbers above 2^53 are rounded; the C core checks the exact numbers
@@ -60,19 +60,19 @@ const tmaCandidates = (() => {
   function members({ request, a }, name, first = []) {
     const names = T.ENUMS[name], old = a[T.OPTION_NAMES[name]] ?? R.member(name, request[name] ?? 0);
     const order = [...first, ...range(names.length, old + 1), ...range(old).reverse()];
-    return [...new Set(order)].filter((n) => n !== old).map((n) => way({ [name]: names[n] }));
+    return [...new Set(order)].filter((n) => n !== old).map((n) => candidate({ [name]: names[n] }));
   }
 
   const swizzles = (r) => members(r, "swizzle", [K.SWIZZLE_128B]);
 
   const widerSwizzles = ({ a }) => [2, 3]
-    .filter((n) => 8 * SPAN_BYTES[n] > a.span_bits).map((n) => way({ swizzle: T.ENUMS.swizzle[n] }));
+    .filter((n) => 8 * SPAN_BYTES[n] > a.span_bits).map((n) => candidate({ swizzle: T.ENUMS.swizzle[n] }));
 
-  const split = ({ a, isTiled }) => isTiled && a.has_swizzle && !a.is_split ? [way({ split_inner: true })] : [];
+  const split = ({ a, isTiled }) => isTiled && a.has_swizzle && !a.is_split ? [candidate({ split_inner: true })] : [];
 
   function allow({ request }, id) {
     const allowed = request.allow ?? [];
-    return allowed.includes(id) ? [] : [way({ allow: [...[...allowed].sort(), id] })];
+    return allowed.includes(id) ? [] : [candidate({ allow: [...[...allowed].sort(), id] })];
   }
 
   const nearestFirst = (old, values) => [...new Set(values)].filter((n) => n !== old)
@@ -99,7 +99,7 @@ const tmaCandidates = (() => {
     const inUnits = a.target.has_model || (r.isTiled && !a.interleave);
     const ends = limits.map((limit) => downTo(limit, unit));
     return nearestFirst(old, [...ends, ...around, inUnits ? unit : 1])
-      .filter((n) => 1 <= n && n <= most).map((n) => way(withBoxEntry(r, i, n)));
+      .filter((n) => 1 <= n && n <= most).map((n) => candidate(withBoxEntry(r, i, n)));
   }
 
   /** Return boxes of fewer bytes. The largest outer entry is made smaller first. If the box is too large even with 1 as
@@ -119,23 +119,24 @@ const tmaCandidates = (() => {
         if (units > 0) fitting.add(unit * 2 ** Math.floor(Math.log2(units)));
       }
       for (const n of [...fitting].sort((x, y) => y - x))
-        found.push(way({ box_sizes: withEntry(reversed(box), i, n) }));
+        found.push(candidate({ box_sizes: withEntry(reversed(box), i, n) }));
       box[i] = 1;
     }
     return found;
   }
 
-  /** Return a list argument with one entry per dimension. The way is a guess if it drops an entry other than 1. */
+  /** Return a list argument with one entry per dimension. The candidate is a guess if it drops an entry other than
+   *  1. */
   function perDimension(r, name) {
     const values = name === "box_sizes" ? r.box : r.steps, excess = Math.max(0, values.length - r.rank);
     const kept = values.slice(excess), ones = range(r.rank - kept.length).map(() => 1);
-    return [way({ [name]: [...ones, ...kept] }, values.slice(0, excess).some((n) => n !== 1))];
+    return [candidate({ [name]: [...ones, ...kept] }, values.slice(0, excess).some((n) => n !== 1))];
   }
 
   function elemStrides(r, i) {
     const old = reversed(r.steps)[i], most = K.MAX_ELEM_STRIDE;
     return nearestFirst(old, [1, most, Math.min(r.a.global_dim[i], most)])
-      .filter((n) => n >= 1).map((n) => way({ elem_strides: withEntry(r.steps, i, n) }));
+      .filter((n) => n >= 1).map((n) => candidate({ elem_strides: withEntry(r.steps, i, n) }));
   }
 
   /** Return the other data types with which a map can copy the tensor's bits. */
@@ -149,7 +150,7 @@ const tmaCandidates = (() => {
       const own = t ?? R.read({ ...r.request, data_type: null }).data_type;
       const bits = own < 0 ? r.bits : T.DATA_TYPES[own].element_bits;
       const name = t === null ? null : T.DATA_TYPES[t].name;
-      found.push(way({ data_type: name, ...boxIn(r, bits, bits) }));
+      found.push(candidate({ data_type: name, ...boxIn(r, bits, bits) }));
     }
     return found;
   }
@@ -170,7 +171,7 @@ const tmaCandidates = (() => {
     if (name === "channels_per_pixel") return boxEntries(r, 0);
     const old = r.a.pixels, isUsed = r.a.box_bits > 0 && old > 0;
     const fits = isUsed ? Math.max(1, Math.floor((8 * K.MAX_BOX_BYTES * old) / r.a.box_bits)) : K.MAX_PIXELS;
-    return nearestFirst(old, [1, K.MAX_PIXELS, Math.min(K.MAX_PIXELS, fits)]).map((n) => way({ [name]: n }));
+    return nearestFirst(old, [1, K.MAX_PIXELS, Math.min(K.MAX_PIXELS, fits)]).map((n) => candidate({ [name]: n }));
   }
 
   // -- another tensor over the same memory -------------------------------------------------------
@@ -250,7 +251,7 @@ const tmaCandidates = (() => {
   const oneAtATime = (r, i) => part(r, i, 1, r.isTiled ? withBoxEntry(r, i, 1) : {});
 
   /** Return the tensor viewed as integers of `bits` bits. The integers are signed if they are wider than the tensor's
-   *  elements, and else unsigned. The box of the way counts these integers. */
+   *  elements, and else unsigned. The box of the candidate counts these integers. */
   function viewed(r, bits) {
     const isWider = bits > r.bits, wide = isWider ? Math.floor(bits / r.bits) : 1;
     const narrow = isWider ? 1 : Math.floor(r.bits / bits);
@@ -304,7 +305,7 @@ const tmaCandidates = (() => {
   function clampedCorner(r, which, i) {
     const values = corner(r, which);
     values[i] = clamped(r, values[i]);
-    return [way(withCorner(r, which, values))];
+    return [candidate(withCorner(r, which, values))];
   }
 
   function boundingBox(r, i) {
@@ -314,19 +315,19 @@ const tmaCandidates = (() => {
     upper[i] = clamped(r, lower[i] + 1 - size);
     lower[i] = clamped(r, Math.min(lower[i], size + upper[i] - 1));
     const change = withCorner(r, "upper", upper);
-    return [[way(lower[i] === before ? change : { ...change, ...withCorner(r, "lower", lower) })]];
+    return [[candidate(lower[i] === before ? change : { ...change, ...withCorner(r, "lower", lower) })]];
   }
 
   // -- the rows ----------------------------------------------------------------------------------
 
-  const target = (name, isGuess = false) => [way({ target: name }, isGuess)];
+  const target = (name, isGuess = false) => [candidate({ target: name }, isGuess)];
   const fits = (n, extent) => 1 <= n && n <= Math.min(extent, K.MAX_BOX);
 
   function turnedBox(r) { // return the box in the opposite order, if only this order fits the tensor
     const turned = reversed(r.box), extents = reversed(r.a.global_dim);
     const all = (box) => box.every((n, d) => d >= extents.length || fits(n, extents[d]));
     const isCut = !r.a.interleave && r.isKnown && turned[turned.length - 1] % (r.a.span_values || r.unit);
-    return all(turned) && !all(r.box) && !isCut ? [[way({ box_sizes: turned }, true)]] : [];
+    return all(turned) && !all(r.box) && !isCut ? [[candidate({ box_sizes: turned }, true)]] : [];
   }
 
   const lessAligned = (r) => r.a.alignment_bytes > K.INNER_BYTES
@@ -366,8 +367,8 @@ const tmaCandidates = (() => {
 
   function span(r) {
     if (r.a.inner_box_bits % (8 * K.INNER_BYTES)) return [boxEntries(r, 0)]; // every swizzle refuses this row size
-    const narrowed = way(withBoxEntry(r, 0, Math.floor(r.a.span_bits / r.a.element_bits)));
-    const none = way({ swizzle: "none" }, true);
+    const narrowed = candidate(withBoxEntry(r, 0, Math.floor(r.a.span_bits / r.a.element_bits)));
+    const none = candidate({ swizzle: "none" }, true);
     return [widerSwizzles(r), split(r), [narrowed, ...boxEntries(r, 0)], [none]];
   }
 
@@ -377,8 +378,8 @@ const tmaCandidates = (() => {
     const { a } = r, narrower = [2, 1].filter((n) => n < a.swizzle);
     const one = withBoxEntry(r, 0, Math.min(a.box_dim[0], a.span_values));
     const whole = extentBreaks(a)
-      ? [widened(r, a.span_values), [way({ ...one, split_inner: false }, true)]] : [boxEntries(r, 0)];
-    return [...whole, narrower.map((n) => way({ swizzle: T.ENUMS.swizzle[n] }))];
+      ? [widened(r, a.span_values), [candidate({ ...one, split_inner: false }, true)]] : [boxEntries(r, 0)];
+    return [...whole, narrower.map((n) => candidate({ swizzle: T.ENUMS.swizzle[n] }))];
   }
 
   const toRank = (r, most) => [merged(r, most), indexed(r, most)];
@@ -405,12 +406,12 @@ const tmaCandidates = (() => {
     STRIDE_UNIQUE: unique,
     STRIDE_ALIGNED: aligned,
     STRIDE_RANGE: (r, i) => [oneAtATime(r, i)],
-    SPLIT_SWIZZLE: () => ["bytes128", "none"].map((swizzle) => [way({ swizzle }, true)]),
+    SPLIT_SWIZZLE: () => ["bytes128", "none"].map((swizzle) => [candidate({ swizzle }, true)]),
     SPLIT_INTERLEAVE: interleaves,
     SPLIT_RANK: splitRank,
     SPLIT_DTYPE: (r) => [carriers(r), viewed(r, 8)],
-    RAGGED_RANK: (r) => [...toRank(r, K.MAX_RANK - 2), r.rank === 1 ? [way({ ragged: null }, true)] : []],
-    RAGGED_DIM: () => [[way({ ragged: 0 })]],
+    RAGGED_RANK: (r) => [...toRank(r, K.MAX_RANK - 2), r.rank === 1 ? [candidate({ ragged: null }, true)] : []],
+    RAGGED_DIM: () => [[candidate({ ragged: 0 })]],
     INTERLEAVE_32B_SWIZZLE: (r) => [members(r, "swizzle"), members(r, "interleave_layout")],
     PACKED_INTERLEAVE: (r) => [members(r, "interleave_layout"), dataTypes(r)],
     PACKED_SWIZZLE: (r) => [swizzles(r)],
@@ -426,12 +427,12 @@ const tmaCandidates = (() => {
     BOX_IN_SHAPE: (r, i) => [...turnedBox(r), allow(r, "BOX_IN_SHAPE"), boxEntries(r, i)],
     BOX_INNER_16B: (r) => [boxEntries(r, 0)],
     BOX_INNER_16B_INTERLEAVED: (r) => [boxEntries(r, 0)],
-    BOX_PACKED: (r) => [[way(withBoxEntry(r, 0, K.PADDED_INNER_VALUES))], dataTypes(r)],
+    BOX_PACKED: (r) => [[candidate(withBoxEntry(r, 0, K.PADDED_INNER_VALUES))], dataTypes(r)],
     BOX_SWIZZLE_SPAN: span,
     BOX_SMEM: (r) => [shrunkBoxes(r)],
     BOX_BYTES: (r) => [shrunkBoxes(r)],
     SPLIT_SPAN: wholeSpans,
-    ELEM_STRIDES_RANK: (r) => [perDimension(r, "elem_strides"), [way({ elem_strides: null })]],
+    ELEM_STRIDES_RANK: (r) => [perDimension(r, "elem_strides"), [candidate({ elem_strides: null })]],
     ELEM_STRIDES_RANGE: (r, i) => [elemStrides(r, i), stepped(r, i)],
     ELEM_STRIDES_IN_SHAPE: (r, i) => [allow(r, "ELEM_STRIDES_IN_SHAPE"), elemStrides(r, i)],
     SPLIT_STEP: (r) => [elemStrides(r, 0)],
@@ -439,12 +440,12 @@ const tmaCandidates = (() => {
     COLUMN_BYTES: (r) => [counts(r, "pixels_per_column")],
   };
 
-  /** Return the alternatives for a fault, the best alternative first. An alternative is a list of ways, the nearest
-   *  value first. */
+  /** Return the alternatives for a fault, the best alternative first. An alternative is a list of candidates, and the
+   *  first candidate has the nearest value. */
   const alternatives = (request, a, { rule, entry }) =>
     ALTERNATIVES[rule.id]?.(seen(request, a), Math.max(0, entry)) ?? [];
 
-  /** Return the request after a way is applied. */
+  /** Return the request after a candidate is applied. */
   function applied(request, { change, view }) {
     if (!view) return { ...request, ...change };
     const { bits } = T.DTYPES[view.dtype] ?? R.read(request).dtype;

@@ -1,9 +1,9 @@
-// `tmaCheck` returns a report of the rules that a request breaks, with texts and fixes. repairs.js finds the fixes: it
+// `tmaCheck` returns a report of the rules that a request breaks, with texts and fixes. fixes.js finds the fixes: it
 // checks each candidate fix of a broken rule, as checks/fixes.py does.
 
 const tmaCheck = (() => {
   const T = tmaTables, K = T.K, R = tmaRequest;
-  const { read, failuresOf } = R, { faultsOf } = tmaRepairs;
+  const { read, failuresOf } = R, { faultsOf } = tmaFixes;
   const NEAR = 16; // number of steps on each side of the current value that are tried before bisection
   const TENSOR = ["shape", "strides", "address", "dtype"]; // properties of the tensor, not arguments
   const PER_DIMENSION = ["box_sizes", "elem_strides"];
@@ -90,8 +90,8 @@ const tmaCheck = (() => {
       return { ok: false, violations: [violation], fixed: null };
     }
     if (!faults.length) return { ok: true, violations: [], fixed: request };
-    const found = tmaRepairs.violationsOf(request);
-    const violations = found.map((one) => violationOf(request, one)), change = tmaRepairs.changesOf(request);
+    const found = tmaFixes.violationsOf(request);
+    const violations = found.map((one) => violationOf(request, one)), change = tmaFixes.changesOf(request);
     return { ok: false, violations, fixed: change && { ...request, ...change } };
   }
 
@@ -150,11 +150,11 @@ const tmaCheck = (() => {
 
   function violationOf(request, { fault, answers, breaks = [] }) {
     const a = read(request), { rule, entry } = fault;
-    const argument = controlOf(tmaRepairs.argumentOf(fault, a), request);
+    const argument = controlOf(tmaFixes.argumentOf(fault, a), request);
     const index = indexOf(rule, entry, a, argument);
-    const changes = answers.map(({ way, request: after }) => differences(request, a, way, after));
+    const changes = answers.map(({ candidate, request: after }) => differences(request, a, candidate, after));
     const words = answers.map((answer, n) => wordsOf(request, changes[n], answer)).filter(Boolean);
-    const [first = rule.fix ?? withoutRepair(argument), ...others] = words;
+    const [first = rule.fix ?? withoutFix(argument), ...others] = words;
     const broken = breaks.length ? `, which then breaks ${breaks.join(" and ")}` : "";
     return {
       rule: rule.id,
@@ -169,25 +169,25 @@ const tmaCheck = (() => {
     };
   }
 
-  const withoutRepair = (argument) => TENSOR.includes(argument)
+  const withoutFix = (argument) => TENSOR.includes(argument)
     ? `change the tensor's ${argument}`
     : `no other ${argument} is accepted while the rest is as it is`;
 
   /** Return the arguments and the tensor properties that a candidate fix changes. The address counts as changed only if
    *  the old address is not aligned. */
-  function differences(request, a, way, after) {
+  function differences(request, a, candidate, after) {
     const isOther = (name, old) => python(after[name] ?? null) !== python(old ?? null);
     const isMoved = Number(valueOf(request, "address")) % a.alignment_bytes !== 0;
-    const ofTensor = way.view ? TENSOR.filter((name) => name !== "address" || isMoved) : [];
+    const ofTensor = candidate.view ? TENSOR.filter((name) => name !== "address" || isMoved) : [];
     const names = [
       ...ofTensor.filter((name) => isOther(name, valueOf(request, name))),
-      ...Object.keys(way.change).filter((name) => isOther(name, request[name])),
+      ...Object.keys(candidate.change).filter((name) => isOther(name, request[name])),
     ];
     return Object.fromEntries(names.map((name) => [name, after[name]]));
   }
 
   /** Describe a change in words. If only one entry of a list differs, describe only this entry. */
-  function wordsOf(request, change, { way, isEnough, breaks = [] }) {
+  function wordsOf(request, change, { candidate, isEnough, breaks = [] }) {
     const parts = Object.entries(change).map(([name, value]) => {
       const old = valueOf(request, name), isList = Array.isArray(value) && Array.isArray(old);
       const others = isList && value.length === old.length ? [...value.keys()].filter((i) => value[i] !== old[i]) : [];
@@ -195,9 +195,9 @@ const tmaCheck = (() => {
       return `${name} = ${name === "address" ? shown(name, value) : python(value)}`;
     });
     if (!parts.length) return "";
-    const isCopy = way.view && way.view.address !== (request.address ?? 0);
+    const isCopy = candidate.view && candidate.view.address !== (request.address ?? 0);
     const use = `${isCopy ? "copy the tensor, with" : "use"} ${parts.join(" and ")}`;
-    if (!way.isGuess) return use;
+    if (!candidate.isGuess) return use;
     return isEnough ? `${use}, if that is what was meant` : `${use}, which then breaks ${breaks.join(" and ")}`;
   }
 

@@ -35,15 +35,15 @@ const EMPTY = { plane: "the inner two", rules: "the default", split_inner: "no",
 class Legal {
   ranges = {};  // name of a number -> {least, most, step, reason, refused}
   options = {};  // name of a menu -> {option that is refused: reason}
-  // Return the nearest legal value. If `way` is 1 or -1, larger or smaller values are searched first. If `way` is 0,
-  // both directions are searched.
-  snap(name, value, way = 0) {
+  // Return the nearest legal value. If `direction` is 1 or -1, larger or smaller values are
+  // searched first. If `direction` is 0, both directions are searched.
+  snap(name, value, direction = 0) {
     const range = this.ranges[name];
     if (!range) return value;
     const isRefused = (n) => range.refused.some((run) => run.first <= n && n <= run.last);
     const isLegal = (n) => range.least <= n && n <= range.most && !isRefused(n);
     const search = (part) => tmaModel.nearest(value, { ...range, ...part }, isLegal);
-    return (way ? search(way > 0 ? { least: value } : { most: value }) : null) ?? search({}) ?? value;
+    return (direction ? search(direction > 0 ? { least: value } : { most: value }) : null) ?? search({}) ?? value;
   }
 }
 

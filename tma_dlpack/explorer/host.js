@@ -117,10 +117,10 @@ class Host {
     const seen = new Set();
     while (!report.ok) {
       const [{ rule, change }] = report.violations;
-      const way = report.fixed || (this.about.isOwn ? null : change);  // `change` may change the tensor
-      if (seen.has(rule) || !way) return null;
+      const fix = report.fixed || (this.about.isOwn ? null : change);  // `change` may change the tensor
+      if (seen.has(rule) || !fix) return null;
       seen.add(rule);
-      const words = this.wordsOf(way);
+      const words = this.wordsOf(fix);
       if (words.strides && !state.strides) words.strides = apart(state.shape, words.strides);
       state = completed({ ...state, ...words, coords: null });
       report = tmaModel.check(requestOf(state));

@@ -1,7 +1,7 @@
 // `tmaModel`: functions that check, encode and simulate a tensor map without Python.
 //
 // The scripts are concatenated in this order: tables.js (generated), core.js, geometry.js, operand.js,
-// candidates.js, repairs.js, check.js, model.js. `tmaTables` has the names of enums, the data types, targets, limits,
+// candidates.js, fixes.js, check.js, model.js. `tmaTables` has the names of enums, the data types, targets, limits,
 // rules, and fields of the 128 bytes.
 //
 // A request is an object with the arguments of make_tma_descriptor, row-major, and a description of the tensor:

@@ -39,7 +39,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 HERE = Path(__file__).parent
 MODEL = (
     *("tables.js", "core.js", "geometry.js", "operand.js"),
-    *("candidates.js", "repairs.js", "check.js", "model.js"),
+    *("candidates.js", "fixes.js", "check.js", "model.js"),
 )
 CORE = HERE.parent / "native" / "page.wasm"
 PICTURES = (

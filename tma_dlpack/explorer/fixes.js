@@ -1,14 +1,15 @@
-// `tmaRepairs` returns the rules that a request breaks, in libcu++'s order, and their fixes. checks/fixes.py and
+// `tmaFixes` returns the rules that a request breaks, in libcu++'s order, and their fixes. checks/fixes.py and
 // checks/report.py are the Python versions.
 //
-// A way is a candidate fix (see candidates.js). A fault is a broken rule with the entry that breaks it. An answer is a
-// way that removes a fault: {way, start: the request before the way, request: the request after the way, left: the
-// faults of the request after the way, isEnough: whether no new rule is broken, isAlone: whether no other way was
-// added, breaks: ids of the rules that are newly broken}.
+// candidates.js explains a candidate. A fault is a broken rule with the entry that breaks it. An answer is a candidate
+// that removes a fault: {candidate, start: the request before the candidate, request: the request after the candidate,
+// left: the faults of the request after the candidate, isEnough: whether no new rule is broken, isAlone: whether no
+// other candidate was added, breaks: ids of the rules that are newly broken}.
 
-const tmaRepairs = (() => {
+const tmaFixes = (() => {
   const T = tmaTables, R = tmaRequest, W = tmaCandidates;
-  const MAX_STEPS = 4, MAX_REPAIRS = 40; // maximum number of ways added to one way, and of ways for one request
+  const MAX_STEPS = 4; // maximum number of candidates that are added to one candidate
+  const MAX_FIXES = 40; // maximum number of candidates for one request
   //: The arguments that determine the size of the tile.
   const TILE = ["box_sizes", "channels_per_pixel", "pixels_per_column", "data_type"];
   const OF_TYPE = ["DTYPE", "DATA_TYPE_OVERRIDE"]; // fixed first; other fixes need the corrected type
@@ -45,19 +46,19 @@ const tmaRepairs = (() => {
   const idsOf = (faults) => new Set(faults.map(({ rule }) => rule.id));
   const isWithin = (some, all) => [...some].every((key) => all.has(key));
 
-  /** Return whether one of the faults `left` belongs to the same entry as `fault`, or to the tensor of the way's
-   *  view. */
-  const isPart = (way, left, b, fault, a) => left.some((f) => isSame(f, b, fault, a)
-    || (way.view && argumentOf(f, b).startsWith("tensor.")));
+  /** Return whether one of the faults `left` belongs to the same entry as `fault`, or to the tensor of the view of the
+   *  candidate. */
+  const isPart = (candidate, left, b, fault, a) => left.some((f) => isSame(f, b, fault, a)
+    || (candidate.view && argumentOf(f, b).startsWith("tensor.")));
 
-  /** Return the best answer among the ways `tries` for a fault. Ways that do not remove the fault are skipped. The best
-   *  answer is the first way that breaks no new rule and leaves no fault of the same entry. The second best is the
-   *  first way that breaks no new rule, and the third best is the first way that is not skipped. Return null if all
-   *  ways are skipped. */
-  function first(request, a, fault, tries, known) {
+  /** Return the best answer for a fault. Candidates that do not remove the fault are skipped. The best answer is the
+   *  first candidate that breaks no new rule and leaves no fault of the same entry. The second best is the first
+   *  candidate that breaks no new rule, and the third best is the first candidate that is not skipped. Return null if
+   *  all candidates are skipped. */
+  function first(request, a, fault, candidates, known) {
     let enough = null, some = null;
-    for (const way of tries) {
-      const after = W.applied(request, way);
+    for (const candidate of candidates) {
+      const after = W.applied(request, candidate);
       let left;
       try {
         left = faultsOf(after);
@@ -65,13 +66,14 @@ const tmaRepairs = (() => {
         if (!(error instanceof RangeError)) throw error; // RangeError: the core cannot read such numbers
         continue;
       }
-      const answer = { way, start: request, request: after, left, isEnough: true, isAlone: true };
+      const answer = { candidate, start: request, request: after, left, isEnough: true, isAlone: true };
       if (!left.length) return answer;
-      const broken = way.view ? idsOf(left) : keysOf(left); // entries of another tensor differ: compare only rules
-      if (broken.has(way.view ? fault.rule.id : fault.key)) continue;
-      answer.isEnough = isWithin(broken, way.view ? idsOf(known) : keysOf(known));
+      // The entries of another tensor differ, so only the rules are compared.
+      const broken = candidate.view ? idsOf(left) : keysOf(left);
+      if (broken.has(candidate.view ? fault.rule.id : fault.key)) continue;
+      answer.isEnough = isWithin(broken, candidate.view ? idsOf(known) : keysOf(known));
       if (!answer.isEnough) some ??= answer;
-      else if (isPart(way, left, R.read(after), fault, a)) enough ??= answer;
+      else if (isPart(candidate, left, R.read(after), fault, a)) enough ??= answer;
       else return answer;
     }
     return enough ?? some;
@@ -81,46 +83,50 @@ const tmaRepairs = (() => {
   function stepsOf(request, fault, known, keepsTensor = false) {
     const a = R.read(request);
     return W.alternatives(request, a, fault)
-      .map((tries) => (keepsTensor ? tries.filter(({ view }) => !view) : tries))
-      .map((tries) => first(request, a, fault, tries, known)).filter(Boolean);
+      .map((candidates) => (keepsTensor ? candidates.filter(({ view }) => !view) : candidates))
+      .map((candidates) => first(request, a, fault, candidates, known)).filter(Boolean);
   }
 
   /** Return the answers for a fault that break no new rule. If there is no such answer, return the first answer,
    *  together with fixes of the rules that it breaks. */
   function answersOf(request, fault, known, keepsTensor = false) {
     const steps = stepsOf(request, fault, known, keepsTensor), found = steps.filter(({ isEnough }) => isEnough);
-    if (!found.length) return steps.slice(0, 1).map((step) => continued(step, known.filter((f) => f !== fault), keepsTensor));
+    const others = known.filter((f) => f !== fault);
+    if (!found.length) return steps.slice(0, 1).map((step) => continued(step, others, keepsTensor));
     const least = idsOf(found[0].left);
     return found.filter(({ left }) => !left.length || isWithin(idsOf(left), least));
   }
 
-  /** Add ways that fix the rules that an answer newly breaks. If MAX_STEPS ways are not enough, return the answer as a
-   *  guess. */
+  /** Add candidates that fix the rules that an answer newly breaks. If MAX_STEPS candidates are not enough, return the
+   *  answer as a guess. */
   function continued(step, known, keepsTensor) {
-    let answer = step, change = { ...step.way.change }, { view } = step.way;
+    let answer = step, change = { ...step.candidate.change }, { view } = step.candidate;
     const before = keysOf(known);
     for (let n = 0; n < MAX_STEPS; ++n) {
-      if (answer.isEnough)
-        return { ...answer, start: step.start, way: { change, view, isGuess: step.way.isGuess }, isAlone: false };
+      if (answer.isEnough) {
+        const candidate = { change, view, isGuess: step.candidate.isGuess };
+        return { ...answer, start: step.start, candidate, isAlone: false };
+      }
       const fresh = answer.left.find(({ key }) => !before.has(key));
-      const steps = stepsOf(answer.request, fresh, known, keepsTensor).filter(({ way }) => !way.isGuess);
+      const steps = stepsOf(answer.request, fresh, known, keepsTensor).filter(({ candidate }) => !candidate.isGuess);
       const next = steps.find(({ isEnough }) => isEnough) ?? steps[0];
       if (!next) break;
       answer = next;
-      change = { ...change, ...answer.way.change };
-      view = answer.way.view ?? view;
+      change = { ...change, ...answer.candidate.change };
+      view = answer.candidate.view ?? view;
     }
     const fresh = step.left.filter(({ key }) => !before.has(key));
-    return { ...step, way: { ...step.way, isGuess: true }, breaks: [...idsOf(fresh)] };
+    return { ...step, candidate: { ...step.candidate, isGuess: true }, breaks: [...idsOf(fresh)] };
   }
 
   /** Return the keys of the other faults that every answer for `fault` also removes. The set is empty if an answer only
    *  switches off a rule. */
   function removedBy(fault, a, faults, answers) {
     const isLeftOut = ({ change }) => Object.keys(change).join() === "allow";
-    const changing = answers.filter(({ way }) => !way.isGuess);
-    if (changing.some(({ way }) => isLeftOut(way)) || !changing.length || !changing.every(({ isAlone }) => isAlone)) return new Set();
-    const isGone = (f) => ({ way, left }) => (way.view
+    const changing = answers.filter(({ candidate }) => !candidate.isGuess);
+    const leavesOut = changing.some(({ candidate }) => isLeftOut(candidate));
+    if (leavesOut || !changing.length || !changing.every(({ isAlone }) => isAlone)) return new Set();
+    const isGone = (f) => ({ candidate, left }) => (candidate.view
       ? !left.some(({ rule }) => rule === f.rule)
       : !left.some(({ key }) => key === f.key) && !isSame(f, a, fault, a));
     return keysOf(faults.filter((f) => changing.every(isGone(f))));
@@ -160,28 +166,30 @@ const tmaRepairs = (() => {
     let current = request, isOther = false;
     for (const { fault, answers } of found) {
       if (!answers.length) continue;
-      let { way } = answers[0], base = request;
-      if (way.view && isOther) { // an earlier way changed the tensor, so a way for the new tensor is needed
+      let { candidate } = answers[0], base = request;
+      // If an earlier candidate changed the tensor, a candidate for the new tensor is needed.
+      if (candidate.view && isOther) {
         const left = faultsOf(current), again = left.find(({ rule }) => rule === fault.rule);
-        const ways = again ? answersOf(current, again, left) : [];
-        if (!ways.length) continue;
-        [{ way }] = ways;
+        const others = again ? answersOf(current, again, left) : [];
+        if (!others.length) continue;
+        [{ candidate }] = others;
         base = current;
       }
-      const merged = Object.entries(way.change).map(([name, value]) => [name, mergedValue(base, current, name, value)]);
-      current = W.applied(current, { ...way, change: Object.fromEntries(merged) });
-      isOther ||= Boolean(way.view);
+      const merged = Object.entries(candidate.change)
+        .map(([name, value]) => [name, mergedValue(base, current, name, value)]);
+      current = W.applied(current, { ...candidate, change: Object.fromEntries(merged) });
+      isOther ||= Boolean(candidate.view);
     }
     const named = new Set(found.flatMap(({ fault, answers }) => [fault.rule.id, ...(answers[0]?.breaks ?? [])]));
     return [...idsOf(faultsOf(current))].filter((id) => !named.has(id));
   }
 
-  /** Return the value of an argument after two ways. The two ways may change different entries of a list. */
+  /** Return the value of an argument after two candidates, which may change different entries of a list. */
   function mergedValue(base, current, name, value) {
     const was = base[name], now = current[name];
     const isList = ["box_sizes", "elem_strides"].includes(name) && value?.length && was?.length && now?.length;
     if (!isList || value.length !== was.length) return value;
-    const count = Math.min(value.length, now.length); // a way may remove outer dimensions; merge only the others
+    const count = Math.min(value.length, now.length); // a candidate may remove outer dimensions; merge only the others
     const [news, olds, nows] = [value, was, now].map((list) => list.slice(-count));
     return [...now.slice(0, now.length - count), ...news.map((n, d) => (n !== olds[d] ? n : nows[d]))];
   }
@@ -216,15 +224,15 @@ const tmaRepairs = (() => {
     const a = R.read(request);
     const layout = (r) => JSON.stringify(r.shape.map((n, d) => `${n} ${r.strides[d]}`).sort());
     for (const fault of faultsOf(request))
-      for (const way of W.alternatives(request, a, fault).flat()) {
-        const other = W.applied(request, way), { view } = way;
+      for (const candidate of W.alternatives(request, a, fault).flat()) {
+        const other = W.applied(request, candidate), { view } = candidate;
         if (!view || view.address !== W.viewOf(request).address || view.dtype !== request.dtype) continue;
         if (![...view.shape, ...view.strides].every(Number.isSafeInteger)) continue; // the numbers were rounded
-        if (layout(other) !== layout(W.applied(request, { ...way, view: W.viewOf(request) }))) continue;
+        if (layout(other) !== layout(W.applied(request, { ...candidate, view: W.viewOf(request) }))) continue;
         const more = acceptedChange(other);
         if (!more || TILE.some((name) => name in more)) continue;
         const isMoved = view.shape.some((n, d) => n !== shape[d]);
-        const change = { strides: other.strides, ...way.change, ...(isMoved ? { shape: view.shape } : {}) };
+        const change = { strides: other.strides, ...candidate.change, ...(isMoved ? { shape: view.shape } : {}) };
         return { ...change, ...needed(other, more) };
       }
     return null;
@@ -234,9 +242,9 @@ const tmaRepairs = (() => {
    *  faults without a fix. The change makes the tile smaller only if `mayShrink` allows it. */
   function searched(request, without = "") {
     const start = request, change = {};
-    const isClear = ({ way }) => !way.isGuess && !way.view && !(without in way.change);
+    const isClear = ({ candidate }) => !candidate.isGuess && !candidate.view && !(without in candidate.change);
     let isInOrder = true;
-    for (let n = 0; n < MAX_REPAIRS; ++n) {
+    for (let n = 0; n < MAX_FIXES; ++n) {
       const faults = faultsOf(request);
       if (!faults.length) return { change, stuck: [] };
       let { answer, unsolved } = keptOrSmaller(request, faults, isClear);
@@ -249,8 +257,8 @@ const tmaRepairs = (() => {
       }
       if (!answer && "split_inner" in change) return searched(start, "split_inner");
       if (!answer) return { change: null, stuck: isInOrder ? faults : [] };
-      Object.assign(change, answer.way.change);
-      request = { ...request, ...answer.way.change };
+      Object.assign(change, answer.candidate.change);
+      request = { ...request, ...answer.candidate.change };
     }
     return { change: null, stuck: [] };
   }
