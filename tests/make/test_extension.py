@@ -168,7 +168,7 @@ def test_random_calls_of_every_option_agree_with_python():
 @pytest.mark.slow
 def test_many_random_calls_agree_with_python():
     # A million calls need 15 minutes, so only a run with all examples makes them.
-    for seed in range(200 if SHARE == 1 else 20):
+    for seed in range({1: 200, 4: 20}.get(SHARE, 4)):
         hold_against_python(seed, count=5000)
 
 
@@ -248,7 +248,7 @@ def test_random_arguments_of_the_driver_agree_with_python():
 @compiled
 @pytest.mark.slow
 def test_many_random_arguments_of_the_driver_agree_with_python():
-    for seed in range(many(20)):
+    for seed in range(many(24)):
         hold_bare_against_python(seed, count=5000)
 
 

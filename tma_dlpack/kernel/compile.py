@@ -32,6 +32,11 @@ _TEXT = "kernel.cu"
 # Options that only NVRTC has. nvcc always behaves as if it had these options.
 _NVRTC_ONLY = frozenset(("device-int128", "default-device"))
 _GLOBAL = re.compile(r"\b__global__\b")
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[\"<]([^\">\n]+)", re.MULTILINE)
+_FOLDER_OPTION = re.compile(r"^(?:-I|--include-path[=\n])\n?(.+)", re.MULTILINE)
+
+#: Path of a header -> (time of the last change in ns, size in bytes).
+Headers = tuple[tuple[Path, tuple[int, int]], ...]
 
 
 class Compiled(NamedTuple):
@@ -79,8 +84,30 @@ def compile_kernel(
         raise argument_error("source", found, "be PTX or CUDA C++ with a kernel", fix)
     is_file = path is not None and path.suffix in _CUDA_FILES
     folder = str(path.resolve().parent) if path is not None else ""
-    ptx, lowered = _compiled(text, label, folder, name, tuple(options), target, is_file)
+    words = tuple(options)
+    headers = _headers(text, folder or ".", words)
+    ptx, lowered = _compiled(text, label, folder, name, words, target, is_file, headers)
     return _with_kernel(ptx, name, label, lowered)
+
+
+def _headers(text: str, folder: str, options: tuple[str, ...]) -> Headers:
+    """Return the headers that a source includes, from its folder, from this package and by -I.
+
+    A changed header must be compiled again, so headers are part of the keys of the caches below.
+    """
+    named = _FOLDER_OPTION.findall("\n".join(options))  # "-I" and the folder may be two options
+    places = [Path(place) for place in (folder, *named, tma.get_include())]
+    found: dict[Path, tuple[int, int]] = {}
+    unread = [(text, Path(folder))]
+    while unread:
+        source, own = unread.pop()
+        for name in _INCLUDE.findall(source):
+            path = next((p / name for p in (own, *places) if (p / name).is_file()), None)
+            if path is not None and path not in found:
+                state = path.stat()
+                found[path] = state.st_mtime_ns, state.st_size
+                unread.append((path.read_text("utf-8", "replace"), path.parent))
+    return tuple(found.items())
 
 
 def _is_ptx(text: str) -> bool:
@@ -220,8 +247,9 @@ def _compiled(
     options: tuple[str, ...],
     target: str,
     is_file: bool,
+    headers: Headers,
 ) -> tuple[str, dict[str, str]]:
-    """Return (PTX, name expression -> mangled name).
+    """Return (PTX, name expression -> mangled name); the result is cached.
 
     NVRTC is tried first. nvcc is tried if NVRTC is missing or does not find a header. nvcc is also
     tried if NVRTC refuses a .cu file, because such a file may have host code.
@@ -233,6 +261,9 @@ def _compiled(
     arch = (arch or f"{target.rstrip('af')}a").replace("sm_", "compute_")
     rest = tuple(o for o in options if not o.startswith(("-arch=", "--gpu-arch")))
     nvcc = driver.tool("nvcc")
+    # nvcc compiles a template instance only if the source uses it. All other kernels of a source
+    # have the same PTX, so nvcc does not get their names.
+    instance = name if name and "<" in name else ""
     try:
         nvrtc = nvrtc_bindings()
     except tma.TmaUnsupportedError as missing:
@@ -241,7 +272,7 @@ def _compiled(
             raise tma.TmaUnsupportedError(
                 f"{label} is CUDA C++, and there is neither NVRTC nor nvcc to compile it: {fix}"
             ) from missing
-        return _by_nvcc(nvcc, text, label, folder, name, rest, arch)
+        return _by_nvcc(nvcc, text, label, folder, instance, rest, arch, headers), {}
     ptx, lowered, log = _by_nvrtc(nvrtc, text, label, folder, name, rest, arch)
     # NVRTC's log has "__nv_name_map" if the source has no kernel of this name. Compile again
     # without the name, so that the message can list the kernels of the source.
@@ -250,7 +281,7 @@ def _compiled(
     if ptx:
         return ptx, lowered
     if nvcc is not None and (is_file or _MISSING_HEADER.search(log)):
-        return _by_nvcc(nvcc, text, label, folder, name, rest, arch)
+        return _by_nvcc(nvcc, text, label, folder, instance, rest, arch, headers), {}
     raise _not_compiled(label, "NVRTC", log)
 
 
@@ -327,19 +358,20 @@ def _output(nvrtc: Any, program: Any, what: str) -> str:
     return bytes(buffer).rstrip(b"\0").decode(errors="replace")
 
 
+@lru_cache(maxsize=32)
 def _by_nvcc(
     nvcc: str,
     text: str,
     label: str,
     folder: str,
-    name: str | None,
+    instance: str,
     options: tuple[str, ...],
     arch: str,
-) -> tuple[str, dict[str, str]]:
-    """Return (PTX, {}) from nvcc; the dictionary is empty because nvcc reports no mangled names."""
-    # nvcc compiles a template instance only if the source uses it, for example takes its address.
-    if name and "<" in name:
-        text += f"\nstatic auto* tma_dlpack_instance = &{name};\n"
+    headers: Headers,
+) -> str:
+    """Return the PTX of all kernels of a source and of a template instance; the PTX is cached."""
+    if instance:
+        text += f"\nstatic auto* tma_dlpack_instance = &{instance};\n"
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_kernel_") as scratch:
         source, out = Path(scratch) / Path(label or "kernel.cu").name, Path(scratch) / "kernel.ptx"
         source = source.with_suffix(".cu")
@@ -367,4 +399,4 @@ def _by_nvcc(
             log = (done.stderr or done.stdout).replace(str(source), named)
             raise _not_compiled(label, "nvcc", log)
         ptx = out.read_text(errors="replace")
-        return ptx.replace(str(source), named), {}
+        return ptx.replace(str(source), named)
