@@ -59,7 +59,7 @@ const keepLegible = (svg) => {
 // Return true if the nearest opaque background behind a node is dark.
 const isDark = (node) => {
   if (matchMedia("print").matches) return false;  // paper is white
-  const body = document.body.classList;  // VS Code's outputs have no background of their own
+  const body = document.body.classList;  // VS Code's outputs stand on no background of their own
   if (body.contains("vscode-dark")) return true;
   if (body.contains("vscode-light")) return false;
   const from = node.isConnected ? node : document.body;  // a node outside the document has no colour
@@ -76,7 +76,7 @@ const themed = (sheet, node) => sheet.replace(DARK, isDark(node) ? "@media scree
 // Call act shortly after the page or the system switches between dark and light.
 const onTheme = (act) => {
   const soon = () => setTimeout(act, 100);
-  for (const e of [document.documentElement, document.body])  // a site's switch changes an attribute of <html> or <body>
+  for (const e of [document.documentElement, document.body])  // a site's switch writes on <html>
     new MutationObserver(soon).observe(e, { attributes: true });
   for (const event of ["beforeprint", "afterprint"]) addEventListener(event, act);
   matchMedia("(forced-colors: active)").addEventListener("change", soon);
