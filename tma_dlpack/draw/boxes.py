@@ -399,9 +399,9 @@ def tensor(
         Start of the tile in shared memory, in bytes; a multiple of 128.
     shown : dict, optional
         Dimension (row-major index) -> the positions [first, last) to draw along this dimension. An
-        entry is ignored if its positions do not contain the whole box. By default, a
-        dimension of at most 12 tiles is drawn whole, and so is a strip of at most 64 positions. Of
-        a longer dimension, 12 tiles around the box are drawn.
+        entry is ignored if its positions do not contain the whole box. By default, a dimension of
+        at most 12 tiles is drawn whole, and so is a strip of at most 64 positions. Of a longer
+        dimension, 12 tiles around the box are drawn.
     plane : (int, int), optional
         Row-major indices of the two dimensions of the plot: the vertical dimension, then the
         horizontal dimension. None means the two innermost dimensions. For a tensor (N, D, H, W, C),

@@ -28,7 +28,7 @@ from tma_dlpack.tables.errors import bad_value
 WIDE, NARROW_WIDTH = 560, NARROW - 24  # px: length of the axis, wide and on a phone
 LANE, GAP, NAME = 26, 8, 16  # px: heights of a lane, of the space below it, of its name on a phone
 # If a bar never ends, the axis continues after the last event by TAIL times its length before this
-# event.
+# event, and by at least 1.
 TAIL = 0.12
 MOST_NAME = 24  # maximum number of drawn letters of an actor's name
 MOST_ROWS = 400  # maximum number of drawn bars

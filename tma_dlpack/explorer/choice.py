@@ -55,9 +55,9 @@ VERBS: dict[MapKind, tuple[Any, Any]] = {
 class Choice:
     """The arguments of a `make_*` function, and the tile to show. All tuples are row-major.
 
-    `kind` is a key of `VERBS`: tiled, im2col or im2col_wide. If the map is tiled, `plane`
-    has the two dimensions that are drawn. If `plane` is empty, the two innermost dimensions are
-    drawn. If `coords` is empty, the first tile is shown.
+    `kind` is a key of `VERBS`: tiled, im2col or im2col_wide. If the map is tiled, `plane` has the
+    two dimensions that are drawn. If `plane` is empty, the two innermost dimensions are drawn. If
+    `coords` is empty, the first tile is shown.
     """
 
     box_sizes: tuple[int, ...] = ()
