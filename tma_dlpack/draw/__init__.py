@@ -258,8 +258,8 @@ def barrier(
     ----------
     tensor_map : TensorMap or Tile or iterable of TimelineRow, optional
         With a map or tile, each load in the kernel copies `tx_bytes` bytes. With None, each load
-        copies 8192 bytes: 64 x 64 elements of 16 bits. Rows must be valid for `lanes`; all other
-        arguments must then be omitted.
+        copies 8192 bytes: 64 x 64 elements of 16 bits. Rows must be valid for `lanes`. If rows
+        are passed, all other arguments must be omitted.
     mistake : str, optional
         Name of the mistake in the kernel. Every kernel can have "expects too little", "expects too
         much", "wrong parity" or "initialised for 2". A kernel of one block and one stage can also

@@ -37,11 +37,13 @@ class Atom:
     Attributes
     ----------
     down, across : int
-        Index of the atom's row (from the top) and of its column (from the left).
+        The atom is number `across` from the left in row number `down` from the top. Both numbers
+        start at 0.
     address : int
         Shared-memory address of the atom's first byte.
     steps : tuple of int
-        Indices of the K steps that read the atom; from left to right in a K-major operand.
+        Indices of the K steps that read the atom. In a K-major operand, the leftmost K step is
+        first.
     """
 
     down: int
@@ -283,8 +285,8 @@ def _k_major(d: MatrixDescriptor, span: int) -> list[Atom]:
     columns: dict[int, list[int]] = {}
     for step, start in enumerate(d.k_starts):
         if d.swizzle is TmaSwizzle.none:
-            # A K step of 32 bytes reads two columns of atoms, whose rows have 16 bytes. The second
-            # column is one leading byte offset after the first column.
+            # Without a swizzle, a row of an atom has 16 bytes. Therefore a K step of 32 bytes reads
+            # two columns of atoms. The second starts `leading_byte_offset` bytes after the first.
             columns[start], columns[start + d.leading_byte_offset] = [step], [step]
         else:
             columns.setdefault(start - start % span, []).append(step)
@@ -299,8 +301,8 @@ def _mn_major(d: MatrixDescriptor, span: int, rows: int) -> list[Atom]:
     """Return the atoms of an MN-major operand: K runs down, and M or N runs across."""
     down, across = d.stride_byte_offset, d.leading_byte_offset
     if d.swizzle is TmaSwizzle.none:
-        # PTX ISA: without a swizzle, the leading field has the offset down, and the stride field
-        # has the offset across.
+        # PTX ISA: without a swizzle, the leading field has the offset to the atom below, and the
+        # stride field has the offset to the atom on the right.
         down, across = across, down
     per_span = span // d.element_bytes
     spans, per_step = -(-d.mn_elements // per_span), d.k_elements // rows

@@ -49,7 +49,10 @@ def _scale(levels: int, *, is_narrow: bool = False) -> list[Cell]:
 
 
 def _above(lines: Sequence[tuple[str, str]], *, is_narrow: bool = False) -> list[Cell]:
-    """Return cells for lines of (text, style) above the bank labels; the last line is lowest."""
+    """Return the cells of `lines`, which are above the bank labels. A line is (text, style).
+
+    The last line is directly above the labels.
+    """
     parts = [
         (part, style)
         for text, style in lines
@@ -59,7 +62,9 @@ def _above(lines: Sequence[tuple[str, str]], *, is_narrow: bool = False) -> list
 
 
 def _stacked(phase: Threads, first: int, *, is_narrow: bool = False) -> list[Cell]:
-    """Draw a cell for each set of words that threads read; cells of one bank are stacked.
+    """Draw a cell for each different set of 4-byte words that a thread reads.
+
+    Cells of one bank are stacked.
 
     `first` is the number of the phase's first thread.
     """
@@ -128,7 +133,8 @@ class BankConflicts(Figure):
         A description of the access.
     bytes_per_thread : int
     swizzles : tuple of SwizzleConflicts
-        The map's own swizzle first, then the other swizzles that the rules accept for the map.
+        The result with the map's own swizzle, then the results with the other swizzles that the
+        rules accept for the map.
     threads : int
         Number of threads after which the thread numbers in the picture restart at 0.
     """
@@ -164,7 +170,7 @@ class BankConflicts(Figure):
         return f"{access}. The worst phase with {own.swizzle.name}: {said}{better}."
 
     def scenes(self) -> tuple[Scene, ...]:
-        """Return a panel per swizzle: its banks, and the wavefronts of all swizzles."""
+        """Return a panel per swizzle: the banks with this swizzle, and the bars of all swizzles."""
         return tuple(self._scene([s]) for s in self.swizzles)
 
     def narrow_scenes(self) -> tuple[Scene, ...]:
@@ -231,7 +237,10 @@ class BankConflicts(Figure):
         return cells
 
     def _banks(self, s: SwizzleConflicts, *, is_narrow: bool = False) -> list[Cell]:
-        """Draw the worst phase's reads as stacks on the banks; the largest height is the degree."""
+        """Draw the worst phase's reads as stacks on the banks.
+
+        The height of the highest stack is the conflict degree.
+        """
         name = f"{s.swizzle.name}: " + (f"{s.worst}-way conflict" if s.worst > 1 else "no conflict")
         # len(s.words) is the number of threads of a phase.
         first = s.phase * len(s.words) % self.threads
@@ -269,12 +278,13 @@ def bank_conflicts(
         chunks along the rows. A function: it returns, for a thread number, the row-major index of
         an element in the logical tile (`Tile.array`), or None for an idle thread. Integers: the
         shared-memory addresses, one per thread. The number of addresses must be a multiple of 8,
-        which is true for the first 8 x num addresses of `ldmatrix_addresses`.
+        which is true for the first ``8 * num`` results of ``ldmatrix_addresses(..., num=num)``.
     threads : int
         Number of threads for which the function `access` is called, 1..65536.
     bytes_per_thread : int, optional
         Number of bytes that each thread reads if `access` is a function or addresses: 1, 2, 4, 8 or
-        16. None means one element for a function, and 16 bytes, as in `ldmatrix`, for addresses.
+        16. If `access` is a function, None means the size of an element. If `access` is addresses,
+        None means 16, as in `ldmatrix`.
     smem_offset : int
         Start of the tile in shared memory, in bytes; a multiple of 128.
 

@@ -205,7 +205,8 @@ class TensorBox(Figure):
     remarks : tuple of str
         The value of out-of-bounds elements, and the unit of an interleaved layout.
     hits : tuple of Cell
-        Invisible cells for tooltips and links, at the places of the chunks that `shared` draws.
+        Invisible cells for tooltips and links. Each cell covers the elements of one of the chunks
+        that the figure `shared` draws.
     """
 
     title: str
@@ -227,7 +228,8 @@ class TensorBox(Figure):
         axes = (*self.outer, self.rows, self.columns)
         taken = math.prod(len(axis.taken) for axis in axes)
         inside = math.prod(axis.inside for axis in axes)
-        # Only an interleaved map has more than one remark; its positions are units, not elements.
+        # More than one remark means that the map is interleaved. Then the positions of the
+        # innermost dimension are units, not elements.
         what = "units" if len(self.remarks) > 1 else "elements"
         copied = f"[{inside} are copied](is-data)"
         if inside == taken:
@@ -350,7 +352,8 @@ class TensorBox(Figure):
             cells += [label(left, p, f"row {p}", "label", 1) for p in named]
         elif rows.dimension >= 0:
             name = f"rows {rows.ends}"
-            # For example, names of rows near 2^31 are too long. The note below has the last row.
+            # A name such as "rows 2147483640..2147483647" is too long, so the last row is omitted.
+            # The notes below the plot contain the last row.
             if len(name) > MOST_LETTERS:
                 name = f"rows {rows.start}.."
             cells.append(label(left, rows.start, name, "label", rows.span))
@@ -396,9 +399,9 @@ def tensor(
         Start of the tile in shared memory, in bytes; a multiple of 128.
     shown : dict, optional
         Dimension (row-major index) -> the positions [first, last) to draw along this dimension. An
-        entry is ignored if its positions do not contain the whole box. By default, 12 tiles of a
-        dimension are drawn. A dimension of at most 12 tiles is drawn whole, and so is a strip of at
-        most 64 positions.
+        entry is ignored if its positions do not contain the whole box. By default, a dimension of
+        at most 12 tiles is drawn whole, and so is a strip of at most 64 positions. Of a longer
+        dimension, 12 tiles around the box are drawn.
     plane : (int, int), optional
         Row-major indices of the two dimensions of the plot: the vertical dimension, then the
         horizontal dimension. None means the two innermost dimensions. For a tensor (N, D, H, W, C),
@@ -437,7 +440,8 @@ def tensor(
     if args.kind != "tiled":
         raise TmaUnsupportedError(f"an {args.kind} map has no box; draw.walk shows its pixels")
     down, across = _plane(plane, args.rank)
-    # Dimension -> length up to which the dimension is drawn whole; MAX_CELLS for a strip.
+    # Number of positions up to which a dimension is always drawn whole: 0 for the dimensions of the
+    # plot, MAX_CELLS for the dimension of a strip.
     least = {down: 0, across: 0}
     axes = [axis_of(request, d, shown or {}, least.get(d, MAX_CELLS)) for d in range(args.rank)]
     one_row = Axis(-1, -1, 1, 0, 1, 1, (0, 1))  # the rows axis of a rank-1 tensor
@@ -458,7 +462,7 @@ def axis_of(request: CopyRequest, row_major: int, shown: Mapping[int, Span], lea
     args = plan.arguments
     d = args.rank - 1 - row_major
     start, extent, step = int(request.coords[0, d]), args.global_dim[d], plan.steps[d]
-    # Only gather4 has more coordinates than tiles, because each of its rows has coordinates.
+    # `request.coords` has one entry per tile, but for gather4 one entry per row of the tile.
     if d == 1 and request.tiles != len(request.coords):
         rows = tuple(request.coords[:, d].tolist())
         drawn = min(0, *rows), max(extent - 1, *rows) + 1
@@ -469,7 +473,8 @@ def axis_of(request: CopyRequest, row_major: int, shown: Mapping[int, Span], lea
     most = MAX_TILES * span
     if drawn[1] - drawn[0] > max(most, least):
         drawn = window(start - most // 2, drawn, most)
-    # The default (start, start) never contains the box, so `drawn` stays as it is.
+    # If `shown` lacks this dimension, the empty range (start, start) does not contain the box, so
+    # `drawn` does not change.
     begin, end = shown.get(row_major, (start, start))
     if begin <= start and start + span <= end:
         drawn = begin, end
@@ -496,8 +501,9 @@ def _hits(request: CopyRequest, columns: Axis, rows: Axis) -> tuple[Cell, ...]:
     cells: dict[tuple[int, int], Cell] = {}
     for chunk in drawn_chunks(request):
         place = dict(enumerate(chunk.element))
-        spans = {inner: chunk.last - chunk.first + 1}  # 1 along the other dimensions
-        # Skip a chunk that is not in the slice at the box's first position of the outer dimensions.
+        spans = {inner: chunk.last - chunk.first + 1}  # a span is 1 along other dimensions
+        # The plot shows the slice at the box's first position along each outer dimension. Skip a
+        # chunk that is not in this slice.
         if any(p != request.coords[0, inner - d] for d, p in place.items() if d not in drawn):
             continue
         x, y = (place.get(axis.dimension, 0) for axis in (columns, rows))

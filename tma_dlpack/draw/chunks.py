@@ -92,9 +92,9 @@ class Chunk:
         The copy does not write "padding". Elements of "data" are in bounds, and elements of
         "filled" are out of bounds. A "clipped" chunk has elements of both kinds.
     row : int
-        Index of the tile's line that is in this chunk; -1 for padding.
+        Index of the tile's row whose elements are in this chunk; -1 for padding.
     first, last : int
-        First and last element (inclusive) of the line that are in this chunk.
+        Indices, in the tile's row, of the chunk's first and last element (both inclusive).
     global_offset : int
         Bytes from the map's global_address to the first element; valid only if this element is in
         bounds.
@@ -128,7 +128,10 @@ class Chunk:
 
     @property
     def key(self) -> str:
-        """The key of cells with the same contents, in every picture of a copy; "" for padding."""
+        """The key of all cells that show these elements, in every picture of a copy.
+
+        The key is "" for padding.
+        """
         return f"c{self.row}.{self.first}" if self.row >= 0 else ""
 
     @property
@@ -204,8 +207,9 @@ def _bits(mask: int, low: int) -> str:
 class MemoryLine:
     """A line of 128 bytes of shared memory; the last line may be shorter.
 
-    `slices` is empty for a box of one or two dimensions. For a box of more dimensions, `slices` has
-    the outer indices, in the box, of the rows in this line.
+    If the box has more than two dimensions, `slices` lists the slices of the box whose rows are in
+    this line. A slice is a tuple of indices in the box's outer dimensions. Otherwise `slices` is
+    empty.
     """
 
     address: int
@@ -258,10 +262,10 @@ class _Contents:
     """The contents of each chunk from the first to the last byte of the tile.
 
     The arrays have the shape (lines of 128 bytes, 8 chunks). `address` is the chunk's address in
-    shared memory. `row` is the tile's row in the chunk, and `byte` is the index, in this row, of
-    the chunk's first byte. `state` is an index of `_STATES`. `numbers` has six numbers per chunk:
-    row, first element, last element, global offset, address before the map's swizzle, and address
-    after the map's swizzle.
+    shared memory. `row` is the index of the tile's row that is in the chunk. `byte` is the number
+    of bytes from the start of this row to the chunk. `state` is an index of `_STATES`. `numbers`
+    has six numbers per chunk: row, first element, last element, global offset, address before the
+    map's swizzle, and address after the map's swizzle.
     """
 
     def __init__(self, request: CopyRequest, swizzle: TmaSwizzle) -> None:
@@ -270,8 +274,9 @@ class _Contents:
         count = -(-plan.smem_bytes // LINE_BYTES)
         steps: IntArray = np.arange(0, count * LINE_BYTES, CHUNK_BYTES, dtype=np.int64)
         self.address: IntArray = start + steps.reshape(count, CHUNKS)
-        # The swizzle is its own inverse, so here it returns the address before the swizzle.
-        # ATOM_32B_FLIP_8B also exchanges 8-byte halves, so `linear` may be the middle of a chunk.
+        # The swizzle is its own inverse, so `swizzle_offset` returns the address before the
+        # swizzle. ATOM_32B_FLIP_8B also exchanges 8-byte halves, so `linear` may be the middle of a
+        # chunk.
         linear = geometry.swizzle_offset(swizzle, self.address)
         # The 8-byte halves of a chunk are exchanged if bit 3 of `linear` is 1.
         self.swapped = linear % CHUNK_BYTES != 0
@@ -363,8 +368,8 @@ class _Contents:
         row, first, last, offset, linear, placed = self.numbers[n, k].tolist()
         position = self.positions[row].tolist()
         if not self.request.plan.unit_bytes:
-            # `first` counts elements. A line of an interleaved map is one unit, not elements, so
-            # `first` is only added for other maps.
+            # `first` counts elements. In an interleaved map, `first` is not added, because position
+            # 0 counts units.
             position[0] += first
         fields = self._fields(state, position, last - first)
         where = row, first, last, offset, linear, placed, reverse(position)
@@ -374,8 +379,9 @@ class _Contents:
     def _fields(self, state: State, position: list[int], more: int) -> tuple[str, ...]:
         """Return the fields that decide the contents of a chunk.
 
-        The fields are the extents that the chunk exceeds. If it exceeds no extent, the field is the
-        swizzle, or the row size for a map without a swizzle.
+        If the chunk has out-of-bounds elements, the fields are the extents of the dimensions in
+        which they are out of bounds. Otherwise the field is the swizzle, or the row size if the map
+        has no swizzle.
         """
         args = self.request.plan.arguments
         if state in ("filled", "clipped"):

@@ -65,8 +65,8 @@ ENLARGED = 1.15  # maximum additional scale of a panel on a wide page
 _WORD = re.compile(r"\[(.+?)\]\((.+?)\)")
 _ROW = "display:flex;flex-wrap:wrap;gap:10px;align-items:flex-start;margin:4px 0"
 
-#: Kind of a figure that `played` returns -> the script of this kind. A page contains this script
-#: after `play.js`. Other folders add their kinds when they are imported.
+#: The argument `kind` of `played` -> the script that plays figures of this kind. A page with such a
+#: figure contains the script after `play.js`. Other folders add their kinds when they are imported.
 PLAYERS: dict[str, Path] = {}
 
 
@@ -154,7 +154,7 @@ class Figure(ABC):
 
 
 def require(argument: str, value: object, kinds: tuple[type, ...], fix: str) -> None:
-    """Raise an error for a value that has none of the types `kinds`, without calling its methods.
+    """Raise an error if a value has none of the types `kinds`. No method of the value is called.
 
     >>> require("title", 3, (str,), "pass a word")
     Traceback (most recent call last):

@@ -16,10 +16,13 @@ from typing import Literal, NamedTuple
 
 LABEL_SIZE = 10  # px: font size of every label; text that does not fit is cut or omitted
 LINE_HEIGHT = 1.2
-GLYPH_WIDTH = 0.61  # width of a monospace letter, per px of font size; common fonts: at most 0.602
+# Width of a monospace letter, per px of font size. In common fonts, this width is at most 0.602.
+GLYPH_WIDTH = 0.61
 LETTER_WIDTH = LABEL_SIZE * GLYPH_WIDTH  # px
 NOTE_COLUMNS = 88  # maximum characters in a line of a note
-NARROW = 298  # px: maximum width of a panel on a phone of 390 px, before its scaling by 1.2
+# px: maximum width of a panel in the narrow layout. The panel is later scaled by 1.2, and must then
+# fit on a phone that is 390 px wide.
+NARROW = 298
 NARROW_COLUMNS = 44  # maximum characters in a line of a note, in the narrow layout
 MARGIN, GAP = 10, 8  # px around a panel, and between its parts
 HEADING_LINE, LINE, LEGEND_LINE = 18, 16, 20  # px: height of a line of a heading, note, legend

@@ -101,8 +101,8 @@ class FieldValue:
     values : tuple of str
         The decoded value in each map; ``-`` if a map has no such field.
     shown : tuple of str
-        The values as the picture shows them. If the bits store another number than the value, this
-        number follows, as in ``64 (0x3f)``. A host address is omitted.
+        The values as the picture shows them. If the bits store a number that differs from the
+        value, the stored number follows, as in ``64 (0x3f)``. A host address is omitted.
     """
 
     key: str

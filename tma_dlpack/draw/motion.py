@@ -19,7 +19,7 @@ MAX_CHUNKS = 64
 # A new chunk starts every SECONDS_PER_CHUNK, and its flight lasts FLIGHT * SECONDS_PER_CHUNK.
 SECONDS_PER_CHUNK, HOLD_SECONDS, FLIGHT = 0.22, 2.5, 3.0
 HEADING = 2.4  # height in rows of the heading above the engine and above shared memory
-ENGINE_ROWS, ENGINE_ALL = 2.3, 2.6  # rows of the engine, without and with the space below it
+ENGINE_ROWS, ENGINE_ALL = 2.3, 2.6  # height of the engine in rows, without and with the space below
 NAMES = "2.5 is chunk 5 of row 2 of the box"
 ORDER = "The picture goes row by row; NVIDIA does not document in which order the engine copies."
 

@@ -27,7 +27,9 @@ from tma_dlpack.tables.errors import bad_value
 
 WIDE, NARROW_WIDTH = 560, NARROW - 24  # px: length of the axis, wide and on a phone
 LANE, GAP, NAME = 26, 8, 16  # px: heights of a lane, of the space below it, of its name on a phone
-TAIL = 0.12  # length of endless bars after the last event / length of the axis before this event
+# If a bar never ends, the axis continues after the last event by TAIL times its length before this
+# event, and by at least 1.
+TAIL = 0.12
 MOST_NAME = 24  # maximum number of drawn letters of an actor's name
 MOST_ROWS = 400  # maximum number of drawn bars
 LEAST_LETTERS = 8  # a label is omitted if it would be cut to fewer letters
@@ -59,7 +61,7 @@ class TimelineRow(NamedTuple):
     label : str
         The text in the bar, which is drawn only if it fits.
     about : str
-        The tooltip, and the description in the text; `label` if empty.
+        The tooltip, and the description in the text. If `about` is empty, `label` is used.
     fault : bool
         Whether the bar is drawn as wrong, whatever its kind is.
     key : str

@@ -32,7 +32,8 @@ UNIT = 30, 30  # px: width and height of a drawn pixel
 MAX_CELLS = 14  # maximum number of pixels that are drawn along h or along w
 MAX_IMAGES = 3
 MAP = 110, 200  # px of the overview: maximum height and width
-LEAST_JUMP = 4  # px; the path between two rows is drawn only if they are at least this far apart
+# px: the path between two runs of pixels is drawn only if the runs are at least this far apart.
+LEAST_JUMP = 4
 WHOLE = "the whole walk; framed: what is drawn"
 LEGEND = (
     (Cell(0, 0, "taken", "n"), "row n of the tile"),
@@ -53,7 +54,7 @@ class Pixel:
         Index of the row in the tile.
     position : tuple of int
         Row-major position of the pixel's first channel in the tensor: (n, [d,] [h,] w, c). For an
-        interleaved map, it is (n, slice, [d,] [h,] w).
+        interleaved map, the position is (n, slice, [d,] [h,] w).
     h, w : int
         Position of the pixel in its image; h is 0 for images without height.
     inside : bool
@@ -162,7 +163,7 @@ class Im2colWalk(Figure):
         (rows, columns), (height, width) = self.window(image), self.extent
         inside = {(h, w) for h in rows for w in columns if 0 <= h < height and 0 <= w < width}
         found = {(h, w): Cell(w, h, "tensor") for h, w in inside if image.exists}
-        # A pixel of the tile replaces the plain cell of the image at its place.
+        # A pixel of the tile replaces the plain cell of the image at the same place.
         found |= {(p.h, p.w): p.cell() for p in image.pixels if p.h in rows and p.w in columns}
         return dict(sorted(found.items()))
 

@@ -17,8 +17,8 @@ const tmaCandidates = (() => {
   const candidate = (change, isGuess = false) => ({ change, view: null, isGuess });
   const isPadded = (row) => row.packed_unit >= K.PADDED_INNER_VALUES;
 
-  /** Return the strides with a valid stride for every dimension of extent 1. No access uses the stride of such a
-   *  dimension. */
+  /** Return a copy of the strides in which every dimension of extent 1 has a valid stride. No access uses the stride of
+   *  such a dimension. */
   function canonical(shape, strides, bits) {
     if (!shape.includes(1)) return [...strides];
     const unit = R.elementsOf(K.INNER_BYTES, bits), found = [...strides];
@@ -33,7 +33,7 @@ const tmaCandidates = (() => {
     return found;
   }
 
-  /** Return the tensor of a request in the form of a candidate's `view`. */
+  /** Return the tensor of a request as {shape, strides, dtype, address}, like the `view` of a candidate. */
   function viewOf(request) {
     const { shape, strides, dtype, address = 0 } = request;
     const numbers = shape.map(Number); // numbers above 2^53 are rounded; the C core checks the exact numbers
@@ -87,8 +87,8 @@ const tmaCandidates = (() => {
   const withBoxEntry = (r, i, value) =>
     r.isTiled ? { box_sizes: withEntry(keptBox(r), i, value) } : { channels_per_pixel: value };
 
-  /** Return other values of entry i of the box, or of the channels of an im2col map, the nearest value first. Entry 0
-   *  is the innermost entry. */
+  /** Return candidates that change entry i of the box, or the channels per pixel of an im2col map. The candidate with
+   *  the nearest value is first. Entry 0 is the innermost entry. */
   function boxEntries(r, i) {
     const { a } = r, old = r.isTiled ? reversed(r.box)[i] : a.channels;
     const unit = i > 0 ? 1 : a.is_split ? a.span_values : r.unit;
@@ -125,8 +125,8 @@ const tmaCandidates = (() => {
     return found;
   }
 
-  /** Return a list argument with one entry per dimension. The candidate is a guess if it drops an entry other than
-   *  1. */
+  /** Return a candidate in which the list argument `name` has one entry per dimension. The candidate is a guess if it
+   *  drops an entry that is not 1. */
   function perDimension(r, name) {
     const values = name === "box_sizes" ? r.box : r.steps, excess = Math.max(0, values.length - r.rank);
     const kept = values.slice(excess), ones = range(r.rank - kept.length).map(() => 1);
@@ -215,7 +215,9 @@ const tmaCandidates = (() => {
       if (last >= r.rank) break;
       if (!range(last, first).every((d) => strides[d] === shape[d + 1] * strides[d + 1] || shape[d] === 1)) continue;
       const around = (values, one) => [...values.slice(0, first), one, ...values.slice(last + 1)];
-      let size = box[last]; // is multiplied by the next outer entry of the box while the box spans all inner dimensions
+      // `size` is the entry of the box for the merged dimension. The outer entries multiply `size` as long as the box
+      // spans all dimensions inside.
+      let size = box[last];
       for (let d = last - 1; d >= first && size >= product(shape.slice(d + 1, last + 1)); --d) size *= box[d];
       const kept = [...range(first), null, ...range(r.rank, last + 1)];
       found.push(...reshaped(r, kept, around(shape, product(shape.slice(first, last + 1))),
@@ -236,8 +238,8 @@ const tmaCandidates = (() => {
     return reshaped(r, [...range(rank - r.rank).map(() => null), ...range(r.rank)]);
   }
 
-  /** Return a view with every n-th element of the tensor along a dimension. The view replaces the element stride n of
-   *  the map. */
+  /** Return a view with every n-th element of the tensor along a dimension. With this view, the map needs no
+   *  element stride n. */
   function stepped(r, i) {
     const d = r.rank - 1 - i, step = r.steps[d];
     if (!r.isTiled || i === 0 || step < 1 || r.box.length !== r.rank) return [];
@@ -250,8 +252,8 @@ const tmaCandidates = (() => {
   const parts = (r, i) => part(r, i, 2 ** 30);
   const oneAtATime = (r, i) => part(r, i, 1, r.isTiled ? withBoxEntry(r, i, 1) : {});
 
-  /** Return the tensor viewed as integers of `bits` bits. The integers are signed if they are wider than the tensor's
-   *  elements, and else unsigned. The box of the candidate counts these integers. */
+  /** Return the tensor viewed as integers of `bits` bits. If the integers are wider than the tensor's elements, the
+   *  integers are signed. Otherwise they are unsigned. The box of the candidate counts these integers. */
   function viewed(r, bits) {
     const isWider = bits > r.bits, wide = isWider ? Math.floor(bits / r.bits) : 1;
     const narrow = isWider ? 1 : Math.floor(r.bits / bits);
@@ -310,7 +312,8 @@ const tmaCandidates = (() => {
 
   function boundingBox(r, i) {
     const extent = r.a.global_dim[r.a.first_spatial + i], upper = corner(r, "upper"), lower = corner(r, "lower");
-    if (extent + upper[i] - lower[i] > 0) return [parts(r, r.a.first_spatial + i)]; // the 32-bit sum wraps
+    // The bounding box is not empty, but the 32-bit sum in the rule wraps.
+    if (extent + upper[i] - lower[i] > 0) return [parts(r, r.a.first_spatial + i)];
     const size = r.a.target.has_model ? extent | 0 : extent, before = lower[i];
     upper[i] = clamped(r, lower[i] + 1 - size);
     lower[i] = clamped(r, Math.min(lower[i], size + upper[i] - 1));

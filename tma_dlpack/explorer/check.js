@@ -11,7 +11,8 @@ const tmaCheck = (() => {
 
   // -- names and values of arguments -------------------------------------------------------------
 
-  /** Return the name that a value has in the request. The rules call the value `name`. */
+  /** Return the name that a value has in a request, such as "shape". `name` is the name that the value has in the
+   *  rules, such as "tensor.shape". */
   function controlOf(name, request) {
     const own = {
       "tensor.rank": "shape", "tensor.shape": "shape", "tensor.strides": "strides",
@@ -26,7 +27,8 @@ const tmaCheck = (() => {
     return name;
   }
 
-  /** Return the value of an argument or of a tensor property of a request, or else its default. */
+  /** Return the value that a request has for an argument or a tensor property. If the request has no value, return the
+   *  default. */
   function valueOf(request, name) {
     if (request[name] != null) return request[name];
     if (name === "strides") return R.rowMajorStrides(request.shape);
@@ -36,8 +38,8 @@ const tmaCheck = (() => {
     return { ...defaults, address: 0, target: "sm_90" }[name] ?? null;
   }
 
-  /** Return a copy of a request in which `name` has another value, or in which entry `index` of the list `name` has
-   *  another value. */
+  /** Return a copy of a request with `value` for `name`. If `index` is not null, only entry `index` of the list `name`
+   *  is replaced by `value`. */
   function put(request, name, value, index = null) {
     if (index === null) return { ...request, [name]: value };
     const values = [...valueOf(request, name)];
@@ -216,7 +218,7 @@ const tmaCheck = (() => {
       pixels_per_column: inRange(1, K.MAX_PIXELS),
       shape: inRange(1, K.MAX_DIM, isInner && group > 1 ? group : 1),
       strides: inRange(
-        1, // a stride of 0 is also legal, but with it all elements of the dimension are the same
+        1, // a stride of 0 is also legal, but then all elements along the dimension have the same address
         Math.floor((8 * K.STRIDE_BYTES_END - 1) / a.dtype.bits),
         isInner ? 1 : R.elementsOf(a.alignment_bytes, a.dtype.bits),
       ),

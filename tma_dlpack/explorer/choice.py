@@ -55,8 +55,8 @@ VERBS: dict[MapKind, tuple[Any, Any]] = {
 class Choice:
     """The arguments of a `make_*` function, and the tile to show. All tuples are row-major.
 
-    `kind` is a key of `VERBS`: tiled, im2col or im2col_wide. `plane` has the two dimensions of a
-    tiled map that are drawn. If `plane` is empty, the two innermost dimensions are drawn. If
+    `kind` is a key of `VERBS`: tiled, im2col or im2col_wide. If the map is tiled, `plane` has the
+    two dimensions that are drawn. If `plane` is empty, the two innermost dimensions are drawn. If
     `coords` is empty, the first tile is shown.
     """
 
@@ -190,7 +190,10 @@ def _number(text: str) -> int | None:
 
 
 def _words(name: str, found: Mapping[str, Any]) -> Collection[str]:
-    """Return the entries of a menu of the page. `found` has the fields that were read before."""
+    """Return the entries of a menu of the page.
+
+    `found` has the fields that have already been read from the address.
+    """
     if name == "kind":
         return RULE_SETS
     if name == "rules":
@@ -231,7 +234,7 @@ class Preview:
 
     @property
     def stored_code(self) -> str:
-        """The value of `code` without the tensor's address, if the tensor is in host memory.
+        """The value of `code`. If the tensor is in host memory, its address is replaced by 0.
 
         A saved notebook must not contain an address of host memory.
         """
@@ -244,7 +247,7 @@ class Preview:
 def look(subject: object, choice: Choice) -> Preview:
     """Return the result of a choice for a tensor. The result may be a refusal.
 
-    `subject` is the tensor. If `subject` is a map, the choice selects only the tile.
+    `subject` is the tensor, or a map. If `subject` is a map, the choice selects only the tile.
 
     Examples
     --------
@@ -277,8 +280,8 @@ def refusal_of(tensor_map: TensorMap, choice: Choice) -> str:
 def first_choice(tensor: Any, target: str | None = None) -> Choice:
     """Return a first choice for a tensor: a box of 8 rows of 128 bytes, swizzled if possible.
 
-    If the choice is refused, it is corrected. If it cannot be corrected, it is returned
-    nevertheless.
+    If the rules refuse this choice, return a corrected choice. If no correction is found, return
+    the refused choice.
 
     Raises
     ------

@@ -28,7 +28,8 @@ const GROUPS = {
 };
 const MORE = ["Options", "In memory: strides, address", "Traversal: elem_strides"];  // closed if all values are defaults
 const HINTS = { shape: "row-major", strides: "contiguous", address: "0x100000000" };
-const EMPTY = { plane: "the inner two", rules: "the default", split_inner: "no", ragged: "no" };  // else "of the tensor"
+// Name of a menu -> the text of the menu's empty option. In other menus, this text is "of the tensor".
+const EMPTY = { plane: "the inner two", rules: "the default", split_inner: "no", ragged: "no" };
 
 // --- What is legal ------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ tmaCore.ready.catch(() => {}); // no report here, because the code that awaits t
 
 const tmaRequest = (() => {
   const T = tmaTables, K = T.K, KINDS = Object.keys(T.VERBS);
-  const OPTIONS = Object.entries({ ...T.OPTION_NAMES, mode: "mode" }); // [name in Python, name of the driver]
+  const OPTIONS = Object.entries({ ...T.OPTION_NAMES, mode: "mode" }); // [name in Python, name in the driver API]
   const product = (values) => values.reduce((a, b) => a * b, 1);
   const modulo = (n, m) => n - Math.floor(n / m) * m;
   const reversed = (values) => [...values].reverse();
@@ -90,14 +90,14 @@ const tmaRequest = (() => {
     return [list(request, "pixel_box_lower_corner"), list(request, "pixel_box_upper_corner")];
   }
 
-  /** Clamp a number to 64 bits. The rules refuse sizes of a tile that are clamped, so the exact size does not
-   *  matter. */
+  /** Clamp a number to 64 bits. If the size of a tile is clamped, the rules refuse the size, so its exact value does
+   *  not matter. */
   function saturated(n) {
     if (!Number.isInteger(n) || Math.abs(n) < 2 ** 63) return n;
     return n < 0 ? -(1n << 63n) : (1n << 63n) - 1n;
   }
 
-  /** Convert a request to the numbers that native/page.c reads, in the order of reading. Also return the
+  /** Convert a request to the numbers that native/page.c reads, in the order in which it reads them. Also return the
    *  kind, the rules, and the rows of the target and the dtype. */
   function asNumbers(request) {
     const kind = request.kind ?? "tiled", isTiled = kind === "tiled", { defaults } = T.VERBS[kind];
@@ -211,8 +211,8 @@ const tmaRequest = (() => {
 
   // -- the driver's arguments, and their bytes ---------------------------------------------------
 
-  /** Return the arguments for the driver. An element stride that the hardware ignores is 1. The options `split_inner`
-   *  and `ragged` add dimensions. */
+  /** Return the arguments for the driver. If the hardware ignores an element stride, its value in the result is 1.
+   *  The options `split_inner` and `ragged` add dimensions. */
   function encodeArguments(request) {
     const found = described(request);
     tmaCore.extend();

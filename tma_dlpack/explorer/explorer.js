@@ -30,8 +30,8 @@ class DrawnAxis {
 // visible if its height leaves room for a control.
 const STACKED = `@container (max-width:${NARROW - 1}px){:host(:not([hidden])),.row{display:contents}.row>svg.low{position:sticky;top:0;z-index:1}}`;
 const MOST_OF_SCREEN = 0.6;
-// In px: MOUSE and TOUCH are the distances from the corner at which a mouse or a finger grips the corner. A press that
-// moves less than LEAST_MOVE is a tap.
+// In px: MOUSE and TOUCH are the maximum distances from the corner at which a mouse or a finger still grips the corner.
+// A press that moves less than LEAST_MOVE is a tap.
 const MOUSE = 9, TOUCH = 16, LEAST_MOVE = 2;
 
 class Drag {
@@ -63,8 +63,8 @@ class Drag {
     const next = legal.snap(name, values[name] + sign * by, sign);
     if (sign * (next - values[name]) > 0) this.explorer.choose({ [name]: next });
   }
-  // Return the part of the box at the position `at`, in pixels: `sizing` is true at the corner, and `inside` is true in
-  // the box.
+  // Return which part of the box is at the pixel `at`. `sizing` is true at the lower right corner, and `inside` is true
+  // in the box.
   grip(at, axes, reach) {
     const { values, numbers } = this.explorer;
     const sides = axes.map((axis, n) => {

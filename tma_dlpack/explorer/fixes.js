@@ -1,10 +1,10 @@
 // `tmaFixes` returns the rules that a request breaks, in libcu++'s order, and their fixes. checks/fixes.py and
 // checks/report.py are the Python versions.
 //
-// candidates.js explains a candidate. A fault is a broken rule with the entry that breaks it. An answer is a candidate
-// that removes a fault: {candidate, start: the request before the candidate, request: the request after the candidate,
-// left: the faults of the request after the candidate, isEnough: whether no new rule is broken, isAlone: whether no
-// other candidate was added, breaks: ids of the rules that are newly broken}.
+// candidates.js describes the fields of a candidate. A fault is a broken rule with the entry that breaks it. An answer
+// is a candidate that removes a fault: {candidate, start: the request before the candidate, request: the request after
+// the candidate, left: the faults of the request after the candidate, isEnough: whether no new rule is broken, isAlone:
+// whether no other candidate was added, breaks: ids of the rules that are newly broken}.
 
 const tmaFixes = (() => {
   const T = tmaTables, R = tmaRequest, W = tmaCandidates;
@@ -12,8 +12,8 @@ const tmaFixes = (() => {
   const MAX_FIXES = 40; // maximum number of candidates for one request
   //: The arguments that determine the size of the tile.
   const TILE = ["box_sizes", "channels_per_pixel", "pixels_per_column", "data_type"];
-  const OF_TYPE = ["DTYPE", "DATA_TYPE_OVERRIDE"]; // fixed first; other fixes need the corrected type
-  const UNITS = ["data_type", "box_sizes", "channels_per_pixel"]; // change together, because the box counts elements
+  const OF_TYPE = ["DTYPE", "DATA_TYPE_OVERRIDE"]; // are fixed first, because other fixes need the right type
+  const UNITS = ["data_type", "box_sizes", "channels_per_pixel"]; // change together: the box counts elements
 
   /** Return the rules that a request breaks, in libcu++'s order, without rules whose prerequisites failed. */
   function faultsOf(request) {
@@ -38,7 +38,8 @@ const tmaFixes = (() => {
     return W.extentBreaks(a) ? "tensor.shape" : "box_sizes";
   }
 
-  /** Return whether two faults belong to the same entry of the same argument. The two faults may be of two requests. */
+  /** Return whether two faults belong to the same entry of the same argument. The faults may be of different
+   *  requests. */
   const isSame = (one, a, other, b) => argumentOf(one, a) === argumentOf(other, b)
     && Math.max(0, one.entry) === Math.max(0, other.entry);
 
@@ -46,8 +47,8 @@ const tmaFixes = (() => {
   const idsOf = (faults) => new Set(faults.map(({ rule }) => rule.id));
   const isWithin = (some, all) => [...some].every((key) => all.has(key));
 
-  /** Return whether one of the faults `left` belongs to the same entry as `fault`, or to the tensor of the view of the
-   *  candidate. */
+  /** Return whether one of the faults `left` belongs to the same entry as `fault`. If the candidate has a view, also
+   *  return true if one of the faults `left` belongs to the tensor of the view. */
   const isPart = (candidate, left, b, fault, a) => left.some((f) => isSame(f, b, fault, a)
     || (candidate.view && argumentOf(f, b).startsWith("tensor.")));
 
@@ -68,7 +69,7 @@ const tmaFixes = (() => {
       }
       const answer = { candidate, start: request, request: after, left, isEnough: true, isAlone: true };
       if (!left.length) return answer;
-      // The entries of another tensor differ, so only the rules are compared.
+      // A view may have other dimensions than the tensor, so only the ids of the rules are compared, not the entries.
       const broken = candidate.view ? idsOf(left) : keysOf(left);
       if (broken.has(candidate.view ? fault.rule.id : fault.key)) continue;
       answer.isEnough = isWithin(broken, candidate.view ? idsOf(known) : keysOf(known));
@@ -263,8 +264,8 @@ const tmaFixes = (() => {
     return { change: null, stuck: [] };
   }
 
-  /** Return the first answer that does not change the size of the tile, or else the first answer. Also return the
-   *  faults without answers. */
+  /** Return the first answer that does not make the tile smaller. If there is none, return the first answer. Also
+   *  return the faults without answers. */
   function keptOrSmaller(request, faults, isClear) {
     const unsolved = [], isOne = ({ isAlone, isEnough }) => isAlone && isEnough;
     let smaller = null;

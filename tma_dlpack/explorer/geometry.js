@@ -66,7 +66,7 @@ const tmaGeometry = (() => {
     const position = [...coords];
     for (const { d, first, last } of walked(a)) {
       const step = a.element_strides[d], start = coords[d];
-      const head = Math.floor((last - start) / step) + 1; // pixels from the column's start to the box's end
+      const head = Math.floor((last - start) / step) + 1; // positions up to the end of the bounding box
       const full = Math.floor((last - first) / step) + 1;
       if (turn < head) {
         position[d] = start + turn * step;
@@ -85,7 +85,7 @@ const tmaGeometry = (() => {
 
   // -- one tile ----------------------------------------------------------------------------------
 
-  /** Return the position of line i of a box. Lines are counted along their innermost dimension first. */
+  /** Return the position of line i of a box. i increases along the innermost dimension of the lines first. */
   function boxPosition(a, p, coords, i) {
     const position = [...coords];
     for (let d = p.unitBytes ? 0 : 1; d < a.rank; ++d) {

@@ -182,8 +182,8 @@ def state_of(subject: object, choice: Choice, *, is_stored: bool = False) -> dic
     """Return the state of the page for a subject and a choice. The subject is a tensor or a map.
 
     The address of a tensor in host memory differs in every run. If `is_stored` is True, the state
-    therefore has the sum of `ADDRESS` and the remainder of the tensor's address modulo the required
-    alignment.
+    therefore has another address: `ADDRESS` plus the remainder of the tensor's address modulo the
+    required alignment.
 
     Raises
     ------
@@ -229,10 +229,11 @@ def _map_state(tensor_map: TensorMap) -> dict[str, Any]:
 
 
 def embedded(state: Mapping[str, Any]) -> str:
-    """Return HTML for a stored notebook. It contains the compressed page, about 100 kB.
+    """Return a ``<details>`` element for a stored notebook, with the page in a frame.
 
-    The page opens when the reader unfolds the HTML element. Some viewers drop frames and scripts,
-    for example from untrusted notebooks. Such viewers show only the summary line of the element.
+    The element contains the compressed page, about 100 kB. The page opens when the reader unfolds
+    the element. Some viewers drop frames and scripts, for example from untrusted notebooks. Such
+    viewers show only the summary line of the element.
     """
     unpack = (
         f"<script>tmaState={json.dumps(address(state))};"

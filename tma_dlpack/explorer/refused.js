@@ -34,8 +34,8 @@ function refusedPicture({ state, report, tile }, accepted, shown, width) {
   return tensorPicture(asked, planeOf(state, asked), shown, width, faults.length ? faults : [{ dimension: null, words: violations[0].rule }]);
 }
 
-// Draw a tile that the tensor core cannot read. The rows are drawn in atoms of 8 rows. The part of the tile outside of
-// whole atoms is marked.
+// Draw a tile that the tensor core cannot read. The rows are drawn in atoms of 8 rows. The part of the tile that
+// fills no whole atom is marked.
 function unreadablePicture(operand, tile, width) {
   const bits = tile.map.row.element_bits, rowBytes = tile.spans.at(-1) * bits / 8, rows = product(tile.spans.slice(0, -1));
   const rules = operand.refusals.map(({ rule }) => rule), isWidth = rules.includes("MATRIX_WIDTH"), isRows = rules.includes("MATRIX_ROWS");

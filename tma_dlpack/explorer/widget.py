@@ -1,9 +1,10 @@
 """`explore` shows the explorer's page in a notebook, with one of the notebook's tensors.
 
 `Explorer` has the state of the page, and the map that results from the state. `Panel` shows the
-page as a widget of anywidget. The widget's trait `state` has the page's state in the form of an
-address. Python and the page can both change the trait. Without anywidget, and in a stored notebook,
-the output has still pictures. Below the pictures, the output has the folded page.
+page as a widget of anywidget. The widget's trait `state` has the page's state as an address, such
+as "#shape=64,256&dtype=float16". Python and the page can both change the trait. Without anywidget,
+and in a stored notebook, the output has still pictures. Below the pictures, the output has the page
+in a folded HTML element.
 """
 
 from __future__ import annotations
@@ -121,11 +122,11 @@ READ_ONLY = ("choice", "code", "map", "panel", "tensor_map")
 
 
 class Explorer:
-    """The arguments of a map, which users can change, and the map that results.
+    """The arguments of a map, and the map that results. Users can change the arguments.
 
     Each argument is an attribute that can be set. An attribute has the same name as the argument of
     `make_tma_descriptor`. The attributes `coords`, `im2col_offsets` and `plane` can be set too.
-    `plane` has the two dimensions of the tensor that are drawn.
+    `plane` has the two drawn dimensions of the tensor.
 
     Attributes
     ----------
@@ -194,8 +195,8 @@ class Explorer:
         Raises
         ------
         TmaPreconditionError
-            If a name is unknown, or if `plane` is not two dimensions in increasing order. A refused
-            map does not raise an error. `look.report` then has the reason.
+            If a name is unknown, or if `plane` is not two dimensions in increasing order. If the
+            map is refused, no error is raised, and `look.report` has the reason.
         """
         for name in values:
             if name in READ_ONLY:
@@ -217,7 +218,7 @@ class Explorer:
     # --- The page ---------------------------------------------------------------------------------
 
     def apply_state(self, state: str) -> None:
-        """Set the arguments from a state of the page, in the form of an address."""
+        """Set the arguments from a state of the page, such as "#box_sizes=8,64"."""
         choice = read_address(state, self.choice)
         name = choice.target or "sm_90"  # the page omits its default, sm_90
         target = None if name == self._device_target else name
@@ -277,7 +278,8 @@ class Explorer:
     def still(self) -> str:
         """Return the state as HTML with still pictures, which need neither a kernel nor a widget.
 
-        Below the pictures, the HTML has the folded page of `save`, for viewers that run scripts.
+        For viewers that run scripts, the HTML also has the page that `save` writes, in a folded
+        element below the pictures.
         """
         parts = [still_html(self.look, self.note)]
         with contextlib.suppress(TmaError):  # raised if the page cannot describe the tensor
@@ -349,7 +351,7 @@ def still_html(look: Preview, note: str) -> str:
 
 
 def _figures(look: Preview) -> tuple[draw.Figure, ...]:
-    """Return two figures: the box on the tensor, or the pixels of a column; and shared memory."""
+    """Return the figures of a tile: its box or its pixels in the tensor, and its shared memory."""
     if not look.ok or look.tensor_map is None:
         return ()
     tensor_map, choice = look.tensor_map, look.choice
@@ -449,7 +451,10 @@ class Panel:
 
 
 def about(explorer: Explorer, stored: str) -> dict[str, Any]:
-    """Return the facts about a tensor that the page gets with its state, as host.js lists them."""
+    """Return the facts about the tensor that the page gets in addition to its state.
+
+    The constructor of `Host` in host.js lists these facts.
+    """
     only_tile = isinstance(explorer._subject, TensorMap)
     said = {"isOwn": True, "onlyTile": only_tile, "note": explorer.note, "stored": stored}
     return {**said, "preparation": explorer.choice.preparation}

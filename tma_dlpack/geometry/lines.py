@@ -42,7 +42,7 @@ class LinePosition(NamedTuple):
 def line_positions(
     tile_plan: TilePlan, coords: IntArray, offsets: Sequence[int] = ()
 ) -> list[LinePosition]:
-    """Return the positions of all lines of all tiles, in each dimension that lines step through.
+    """Return the positions of all lines of all tiles, in each dimension of `line_dims`.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def line_positions(
 
 
 def _tiled_positions(tile_plan: TilePlan, coords: IntArray) -> dict[int, IntArray]:
-    """Return ``p[d] = coord[d] + j[d] * s[d]`` of each dimension d that lines step through."""
+    """Return ``p[d] = coord[d] + j[d] * s[d]`` of each dimension d of `line_dims`."""
     # Axis 0 of the result counts tiles. The other axes are the axes of `line_shape`.
     axes = (-1, *(1 for _ in tile_plan.line_shape))
     return {d: coords[:, d].reshape(axes) + taken for d, taken in _taken(tile_plan)}
@@ -70,7 +70,7 @@ def _tiled_positions(tile_plan: TilePlan, coords: IntArray) -> dict[int, IntArra
 
 @lru_cache(maxsize=256)
 def _taken(tile_plan: TilePlan) -> list[tuple[int, IntArray]]:
-    """Return ``j[d] * s[d]`` of each dimension d that lines step through.
+    """Return ``j[d] * s[d]`` of each dimension d of `line_dims`.
 
     ``j[d]`` is 0, 1, ..., n[d] - 1, and ``s[d]`` is the step. The array of a dimension varies only
     along the axis of `line_shape` that belongs to the dimension.
@@ -86,18 +86,19 @@ def _im2col_positions(
     """Return the positions of each column's pixels, in the order in which the engine reads them.
 
     The order starts at the column's first pixel. W changes fastest, then H, D and the image. Along
-    one dimension, the first `head` positions are start, start + step, ... up to the last pixel of
-    the bounding box. Then follow whole passes through the bounding box: first, first + step, ... A
-    pass has `full` positions. After the head and after each pass, the position in the next
-    dimension increases by one step.
+    one dimension, the engine first reads the head: the positions ``start, start + step, ...`` up to
+    the last pixel of the bounding box. Then it repeats whole passes through the bounding box. A
+    pass has the positions ``first, first + step, ...`` up to the last pixel. After the head and
+    after each pass, the position in the next dimension increases by one step.
     """
     args = tile_plan.arguments
-    # `turn` is the distance from the column's first pixel to a line, in steps along the current
-    # dimension. Along W, line i is i steps away.
+    # `turn` is the distance from the column's first pixel to each line, in steps along the
+    # dimension `d` of the loop. Along W, line i is i steps away.
     turn: IntArray = np.arange(tile_plan.lines)[None, :]
     positions = {d: coords[:, d, None] for d in tile_plan.line_dims}
     for d, (first, last) in im2col_box(args).items():
         step, start = args.element_strides[d], positions[d]
+        # Numbers of positions in the head, and in a pass.
         head, full = (last - start) // step + 1, (last - first) // step + 1
         passes, place = np.divmod(turn - head, full)
         # In the head, `passes` is negative, so the position in the next dimension does not change.
@@ -105,7 +106,7 @@ def _im2col_positions(
         positions[d] = np.where(in_head, start + turn * step, first + place * step)
         turn = np.maximum(passes + 1, 0)
     images = args.rank - 1
-    # The image is the outermost dimension. Its position never returns to the first image, because
+    # The outermost dimension counts images. The position in this dimension only increases, because
     # the bounding box does not limit the images.
     positions[images] = positions[images] + turn * args.element_strides[images]
     # The im2col offsets are added last, so the shifted pixels may be outside of the bounding box.
@@ -123,11 +124,11 @@ def line_origins(
     -------
     origins : int64 array (tiles, lines)
         Bytes from the tensor's address to each line's origin. The origin is the element at the
-        line's positions. If lines do not step through dimension 0, the origin's index in dimension
-        0 is 0. The sums wrap modulo 2^64, as in the engine [measured; ragged maps depend on the
+        line's positions. If dimension 0 is not in `line_dims`, the origin's index in dimension 0 is
+        0. The byte offsets wrap modulo 2^64, as in the engine [measured; ragged maps depend on the
         wrap]. The origin of a line that is out of bounds has no meaning.
     inside : bool array (tiles, lines)
-        Whether the line is in bounds in every dimension that lines step through.
+        Whether the line is in bounds in every dimension of `line_dims`.
     """
     shape = (len(coords), *tile_plan.line_shape)
     origins, inside = np.zeros(shape, np.int64), np.ones(shape, np.bool_)
@@ -210,7 +211,7 @@ class Cut(NamedTuple):
     first: int  # bytes [first, last) of each line are in bounds
     last: int
     start: int  # bytes from the start of the box to the first byte in bounds
-    reach: int  # bytes from the start of the first line to the start of the last line
+    reach: int  # bytes from the start of the first to the start of the last line in bounds
 
     @property
     def size_bytes(self) -> int:
@@ -282,8 +283,9 @@ def tile_coords(args: EncodeArguments) -> IntArray:
     Returns
     -------
     int64 array (n, rank)
-        Row-major coordinates, one tile per row. From row to row, the last coordinate changes
-        fastest; for im2col maps, the coordinate of channels or slices changes fastest.
+        Row-major coordinates, one tile per row. If the map is tiled, the last coordinate changes
+        fastest from row to row. If the map is im2col, the coordinate of the channels changes
+        fastest, or the coordinate of the slices if the map is also interleaved.
 
     Raises
     ------
@@ -332,7 +334,7 @@ def _column_starts(args: EncodeArguments) -> IntArray:
 
 
 def _combined(steps: Sequence[range], rank: int) -> Sequence[IntArray]:
-    """Return one array per range. Together, the arrays broadcast to all combinations."""
+    """Return one array per range. The arrays broadcast to all combinations of their values."""
     # len() would raise for a range that is longer than sys.maxsize.
     total = math.prod(max(0, -(-(r.stop - r.start) // r.step)) for r in steps)
     if total * rank > MAX_COORDS:
@@ -341,7 +343,8 @@ def _combined(steps: Sequence[range], rank: int) -> Sequence[IntArray]:
             f"{MAX_COORDS // rank} tiles of rank {rank}. Compute the coordinates in parts, box by "
             "box along each dimension, and pass each part to load_tiles"
         )
-    if not total:  # a range is empty; another range may be too long for np.arange
+    # A range is empty, so there are no combinations. Another range may be too long for np.arange.
+    if not total:
         steps = [range(0)] * len(steps)
     places = (np.arange(r.start, r.stop, r.step, dtype=np.int64) for r in steps)
     return np.meshgrid(*places, indexing="ij", sparse=True)

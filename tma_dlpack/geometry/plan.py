@@ -37,7 +37,7 @@ class Swizzle(NamedTuple):
     A term (right, mask, left) XORs ``(a >> right & mask) << left`` into the address `a`.
     """
 
-    span_bytes: int  # a granule moves only within its span; also the minimum pitch of lines
+    span_bytes: int  # size of the part in which a granule moves; also the minimum pitch of lines
     repeat_bytes: int  # period of the pattern
     granule_bytes: int  # number of adjacent bytes that the swizzle moves together
     terms: tuple[tuple[int, int, int], ...]  # (right, mask, left) of the formula above
@@ -62,7 +62,9 @@ def swizzle_offset(swizzle: TmaSwizzle, address: Address) -> Address:
     `address` is the address in shared memory, not the offset from the start of the tile. The
     function is its own inverse.
 
-    >>> hex(swizzle_offset(TmaSwizzle.bytes128, 0x480))  # row 9 mod 8 = 1: chunk 0 becomes chunk 1
+    Address 0x480 is chunk 0 of row 9. The swizzle moves the chunk to place 0 XOR (9 mod 8) = 1.
+
+    >>> hex(swizzle_offset(TmaSwizzle.bytes128, 0x480))
     '0x490'
     """
     swizzled = address
@@ -113,12 +115,12 @@ class TilePlan:
         Bytes of a unit, which an interleaved copy moves per position of dimension 0. 0 if the map
         is not interleaved.
     counts, steps : tuple of int
-        For a tiled map, each dimension d has a count n[d], the number of positions of a box, and a
-        step s[d], the distance between two adjacent positions. For an im2col map, `counts` is
-        (channels, pixels) and `steps` is empty.
+        For a tiled map, `counts` has n[d] and `steps` has s[d] for each dimension d. n[d] is the
+        number of positions that a box has along d. s[d] is the distance between two adjacent
+        positions. For an im2col map, `counts` is (channels, pixels) and `steps` is empty.
     line_dims : range
-        Indices in driver order of the dimensions in which the lines of a tile have different
-        positions, outermost dimension first.
+        The dimensions in which the lines of a tile have different positions, outermost dimension
+        first. Each dimension is an index in driver order.
     line_shape : tuple of int
         For a tiled map, the number of lines of a tile along each dimension of `line_dims`. For an
         im2col map, the only entry is the number of pixels.
@@ -213,7 +215,7 @@ def plan(args: EncodeArguments) -> TilePlan:
         pitch_bytes=pitch_bytes,
         tile_shape=(*line_shape, line_bytes * 8 // row.element_bits),
         # The tile ends at the end of a span, because the swizzle moves bytes within a span. The
-        # last line of an interleaved tile may end earlier, because its lines have no padding.
+        # lines of an interleaved tile have no padding, so the last line may end within a span.
         smem_bytes=-(-lines * pitch_bytes // span_bytes) * span_bytes,
         tx_bytes=lines * line_bytes,
         lattice=_lattice(args, unit_bytes, counts, steps, line_dims),
@@ -276,7 +278,7 @@ def tx_bytes(args: EncodeArguments) -> int:
 def smem_bytes(args: EncodeArguments) -> int:
     """Return the bytes of a tile in shared memory, including the padding of the swizzle.
 
-    A copy writes no byte outside this range, at any start address that is aligned to 128 bytes.
+    If the start of the tile is aligned to 128 bytes, a copy writes no byte outside the tile.
     """
     return plan(args).smem_bytes
 
@@ -294,11 +296,12 @@ def smem_alignment(args: EncodeArguments) -> int:
 
 @lru_cache(maxsize=64)
 def swizzle_order(tile_plan: TilePlan, smem_offset: int) -> IntArray:
-    """Return, for each granule of the tile in shared memory, the number of its unswizzled place.
+    """Return the place that each granule of a tile in shared memory has without the swizzle.
 
-    `smem_offset` is the shared address of the tile. The granule at this address has number 0. The
-    array is int64 and has ``smem_bytes / tile_plan.swizzle.granule_bytes`` entries. The permutation
-    is its own inverse.
+    `smem_offset` is the shared address of the tile. Place n starts ``n * granule_bytes`` bytes
+    after this address. If entry n of the result is m, the swizzle moves the granule of place m to
+    place n. The array is int64 and has ``smem_bytes / granule_bytes`` entries. The permutation is
+    its own inverse.
     """
     granule, start = tile_plan.swizzle.granule_bytes, smem_offset % tile_plan.swizzle.repeat_bytes
     addresses = np.arange(start, start + tile_plan.smem_bytes, granule, dtype=np.int64)
