@@ -97,7 +97,10 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
-    """Build an editable wheel (a hook of PEP 660), as a path that type checkers can follow."""
+    """Build an editable wheel (a hook of PEP 660).
+
+    The wheel contains the path of the sources, because type checkers can follow a path.
+    """
     settings = {"editable_mode": "compat", **(config_settings or {})}
     return build_meta.build_editable(wheel_directory, settings, metadata_directory)
 
