@@ -170,7 +170,7 @@ def c_targets() -> list[str]:
 
 
 def c_fields() -> list[str]:
-    """Return C constants for the first bit and the width of entry 0 of each field of a map."""
+    """Return C constants for each field of a map: first bit and width of the field's entry 0."""
     lines = [
         "/* First bit and width (in bits) of each field's entry 0; entry i is i widths later. */"
     ]
@@ -188,7 +188,7 @@ def c_fields() -> list[str]:
 
 
 def fields_of(is_array: bool) -> str:
-    """Return ``FIELD(name)`` for the fields of the struct: arrays if `is_array`, else numbers."""
+    """Return ``FIELD(name)`` for each array of the struct if `is_array`, else for each number."""
     return " ".join(f"FIELD({name})" for name, count, *_ in STRUCT if bool(count) is is_array)
 
 

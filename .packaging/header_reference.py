@@ -5,11 +5,11 @@ A verb is a function of the header. Two lines follow the comment of each verb::
     //   PTX | who calls it | targets | since | cost
     //   e.g. an example
 
-The entry of a verb on the page contains these two lines, the comment, and the declarations that
-follow. A line such as ``// ---- loads ----`` begins a chapter. If a declaration has no such two
-lines, but the name of the previous entry, the declaration belongs to the previous entry. (An
-example is an overload with a policy for L2.) The pages are checked in. A test compares the pages
-with the output of this generator.
+The reference has an entry for each verb. The entry contains these two lines, the comment, and the
+declarations that follow. If the next declaration has no such two lines, and declares the same
+name, this declaration belongs to the same entry. (An example is an overload with a policy for L2.)
+A line such as ``// ---- loads ----`` begins a chapter. The pages of the reference are checked in. A
+test compares the pages with the output of this generator.
 """
 
 from __future__ import annotations

@@ -92,7 +92,10 @@ def js_rows() -> list[dict[str, Any]]:
 
 
 def js_types() -> list[dict[str, Any]]:
-    """Return the data types of maps, each with one dtype of a tensor that can have this type."""
+    """Return one dict for each data type of maps.
+
+    `dtype` names a dtype of tensors: a tensor of this dtype can have a map of the data type.
+    """
     named = {name: t for name, t in NAMED_DTYPES.items() if t.lanes in (1, 2)}
     rows = []
     for r in DATA_TYPES:
@@ -139,7 +142,7 @@ class OfOperand(InJavaScript):
         self.given = {"o": "o"}  # name of a parameter -> its value as JavaScript
 
     def row(self, call: ast.Call) -> tuple[str, str]:
-        """Return the id and the predicate (in JavaScript) of the row that a call makes."""
+        """Return id and predicate (in JavaScript) of the row that this call of `_row` makes."""
         columns = {keyword.arg: keyword.value for keyword in call.keywords}
         holds = columns["holds"]
         body = holds.body if isinstance(holds, ast.Lambda) else self.body(holds.id)
@@ -231,7 +234,11 @@ def js_operand() -> dict[str, Any]:
 
 
 def js_verbs() -> dict[str, Any]:
-    """Return for each kind of map the names of its function and the defaults of its parameters."""
+    """Return one dict for each kind of map.
+
+    A dict contains the name of this package's function that makes such a map, the name of the
+    driver's function, and the parameters of this package's function with their defaults.
+    """
     rows = {}
     for kind, (_, make) in choice.VERBS.items():
         given = choice.parameters(kind)

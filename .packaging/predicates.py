@@ -60,7 +60,7 @@ _OPERATORS = {
 
 
 class InC(ast.NodeVisitor):
-    """Print an expression in the subset of Python as C."""
+    """Visitor that translates an expression in the subset of Python to C."""
 
     comparisons = _COMPARISONS
     masks = True  # print `x % 2^n` as `x & (2^n - 1)`
@@ -125,13 +125,13 @@ def _is_power_of_two(node: ast.expr) -> bool:
 
 
 def in_c(expression: str) -> str:
-    """Return an expression in the subset of Python as C."""
+    """Return the C code of an expression in the subset of Python."""
     text: str = InC().visit(ast.parse(expression, mode="eval"))
     return text
 
 
 class InJavaScript(InC):
-    """Print an expression in the subset of Python as JavaScript.
+    """Visitor that translates an expression in the subset of Python to JavaScript.
 
     JavaScript's numbers are exact below 2^53. ``| 0`` wraps a number to a signed 32-bit integer.
     """
@@ -155,7 +155,7 @@ def names_in(expression: str) -> set[str]:
 
 
 class OfCapability(InC):
-    """Print an expression of `major` and `minor` (of a compute capability) as C."""
+    """Visitor that translates an expression of a compute capability's `major` and `minor` to C."""
 
     def visit_Name(self, node: ast.Name) -> str:
         assert node.id in ("major", "minor")
@@ -180,7 +180,7 @@ class Syntax(NamedTuple):
     condition: Callable[[str], str]
     loop: Callable[
         [str, int, str], str
-    ]  # takes the variable, its first value, and the field that contains its end
+    ]  # takes the variable, its first value, and the field with the end of the loop
     predicate: Callable[[Rule], list[str]]
     end: str = ""
     load: Callable[[str], str] | None = None  # prints the load of a field into a local variable

@@ -2,7 +2,7 @@
 
 ``pip wheel .`` builds the wheel of this platform, cp310-abi3, with the C extension. If there is no
 C compiler, the build warns and omits the extension. ``pip wheel . -C pure=true`` builds the wheel
-py3-none-any, for every Python that cannot install the first wheel.
+py3-none-any, for every Python that cannot install the wheel with the C extension.
 
 The links of README.md are relative, so they work in a checkout but not on a package index. If the
 environment variable TMA_DLPACK_URL is the address of the repository, the metadata links to the
@@ -97,7 +97,10 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
-    """Build an editable wheel (a hook of PEP 660), as a path that type checkers can follow."""
+    """Build an editable wheel (a hook of PEP 660).
+
+    The wheel contains the path of the sources, because type checkers can follow a path.
+    """
     settings = {"editable_mode": "compat", **(config_settings or {})}
     return build_meta.build_editable(wheel_directory, settings, metadata_directory)
 
@@ -111,4 +114,5 @@ def _choose(config_settings):
 def _parse_without_extensions(self, *arguments, parse=Distribution.parse_config_files, **keywords):
     parse(self, *arguments, **keywords)
     self.ext_modules = None
-    self.command_options.pop("bdist_wheel", None)  # an option of bdist_wheel selects the stable ABI
+    # The option py-limited-api of bdist_wheel selects the stable ABI, so remove this option.
+    self.command_options.pop("bdist_wheel", None)

@@ -26,9 +26,9 @@ LEGEND = [
     (Cell(0, 0, "taken", "t"), "thread t reads it"),
     (Cell(0, 0, "filled", "t", hatched=True), "out of bounds: thread t writes zeros"),
 ]
-#: The code of the load by threads, one entry for each line. The words of an entry's key are the key
-#: of the line and the keys of related cells. The entry's value is what the line does. `BY_TMA` has
-#: the same form, for the load by TMA.
+#: The load by threads: one entry of the dict for each line of code. The first word of the entry's
+#: key is the key of the line. The other words are the keys of related cells. The entry's value
+#: describes what the line does. `BY_TMA` has the same form, for the load by TMA.
 BY_THREADS = {
     "loop": "",
     "divide box_sizes": (

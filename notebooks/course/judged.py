@@ -37,7 +37,7 @@ def without_traceback(judge: Callable[..., str]) -> Callable[..., str]:
 
 @contextmanager
 def counted_copies() -> Iterator[Counter[str]]:
-    """Count the loads and stores of tiles that are made inside the ``with`` block."""
+    """Yield a counter of the tile loads and the tile stores that run inside the ``with`` block."""
     counts: Counter[str] = Counter()
 
     def counting(kind: str, request: Callable[..., Any]) -> Callable[..., Any]:

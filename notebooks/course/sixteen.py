@@ -120,7 +120,8 @@ def sixteen_bytes(
     Raises
     ------
     TmaPreconditionError
-        If the tensor cannot be read, or `box_sizes` or `coords` is not one integer per dimension.
+        If the tensor cannot be read, or if `box_sizes` or `coords` does not contain exactly one
+        integer for each dimension.
     TmaUnsupportedError
         If an element is not a whole number of bytes, or the tensor has rank 1.
 
