@@ -16,9 +16,10 @@
 
 /* ---- the values of a map, from its bytes and its record -------------------------------------------- */
 
-/* Read the driver's arguments. If `fields` is NULL, decode the arguments from the bytes. If `data`
- * is not NULL, decode `data`, the original bytes: a caller with writable access may have changed
- * the bytes of the map. */
+/* Read the driver's arguments. If `fields` is not NULL, `fields` has the arguments. Otherwise
+ * decode the arguments from the bytes of the map. If a caller has writable access to these bytes,
+ * the caller may have changed the bytes; then `data` has a copy of the original bytes, which is
+ * decoded instead. */
 static void read_fields(const MapStorage *map, TmaDlpackDescribed *c) {
   if (map->fields != NULL) {
     *c = *map->fields;

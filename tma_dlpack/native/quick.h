@@ -75,7 +75,7 @@ typedef struct {
   int required;    /* number of parameters up to and including the last required parameter */
   int positional, count; /* number of parameters that may be positional; number of all parameters */
   KeptCall kept;
-  ReadOption read[MAX_PARAMETERS];    /* NULL for the tensor, and for a verb without a tensor */
+  ReadOption read[MAX_PARAMETERS];    /* see below */
 } Quick;
 
 /* Return the index of the parameter with the name `keyword`. Return -1 if there is no such
@@ -326,8 +326,9 @@ static PyObject *quick_vectorcall(PyObject *self, PyObject *const *args, size_t 
 
 /* ---- attributes: those of the Python function ----------------------------- */
 
-/* Return an attribute of the object, else of the Python function. `__call__` is this object,
- * because IPython shows the signature of `__call__` if it differs from the object's signature. */
+/* Return an attribute of the object. If the object lacks the attribute, return the attribute of the
+ * Python function. `__call__` is the object itself, because IPython shows the signature of
+ * `__call__` if this signature differs from the object's signature. */
 static PyObject *quick_attribute(PyObject *self, PyObject *name) {
   if (PyUnicode_CompareWithASCIIString(name, "__call__") == 0) return Py_INCREF(self), self;
   PyObject *own = PyObject_GenericGetAttr(self, name);
