@@ -120,9 +120,9 @@ def _beyond_found(r: Request) -> str:
 def _meant_strides(r: Request) -> tuple[int, ...] | None:
     """Return the strides that the user may have meant, in elements, or None.
 
-    The function assumes that the user passed strides in bytes if two conditions hold. If the values
-    of `strides=` count elements, the map leaves the tensor's memory. If the values count bytes,
-    they are the tensor's own strides or row-major strides.
+    The function assumes that the user passed `strides=` in bytes if two conditions hold. First, the
+    map leaves the tensor's memory, because the values count elements. Second, the values would be
+    the tensor's own strides or row-major strides if they counted bytes.
     """
     if r.view is None or r.view.own is None or not any(_beyond_bytes(r)):
         return None

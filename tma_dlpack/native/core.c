@@ -313,7 +313,7 @@ static void module_free(void *module) { module_clear(module); }
 PyDoc_STRVAR(described_map_doc, "described_map(tensor_map, /)\n--\n\n"
                                 "Return the JudgedCall of a map that C made of a tensor; None to fall back to Python.");
 
-/* Describe and judge the call again that made the map. The tensor is not needed, because the map
+/* Describe and judge again the call that made the map. The tensor is not needed, because the map
  * stores the tensor's layout and all options. The JudgedCall does not keep the tensor alive. */
 static PyObject *described_map(PyObject *module, PyObject *const *args, Py_ssize_t count) {
   State *state = state_of(module);

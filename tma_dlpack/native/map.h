@@ -17,9 +17,9 @@
 /* ---- the values of a map, from its bytes and its record -------------------------------------------- */
 
 /* Read the driver's arguments. If `fields` is not NULL, `fields` has the arguments. Otherwise
- * decode the arguments from the bytes of the map. If a caller has writable access to these bytes,
- * the caller may have changed the bytes; then `data` has a copy of the original bytes, which is
- * decoded instead. */
+ * decode the arguments from the bytes of the map. But if a caller has writable access to the bytes
+ * of the map, the caller may have changed the bytes. Therefore, if `data` is not NULL, decode
+ * `data`, the copy of the original bytes. */
 static void read_fields(const MapStorage *map, TmaDlpackDescribed *c) {
   if (map->fields != NULL) {
     *c = *map->fields;

@@ -235,8 +235,8 @@ static int read_allow(State *state, PyObject *value, Options *options) {
   }
 TMA_DLPACK_RARE_OPTIONS(READ_FLAG, READ_INTEGER, READ_OPTIONAL_INTEGER, READ_INTEGERS)
 
-/* Read an attribute of a Target that is a number. If `entry` is not -1, the attribute is a tuple;
- * read the entry with the index `entry`. */
+/* Read a number from an attribute of a Target. If `entry` is not -1, the attribute is a tuple, and
+ * the number is the entry with the index `entry`. */
 static int target_number(PyObject *target, const char *attribute, Py_ssize_t entry, int64_t *out) {
   PyObject *number = PyObject_GetAttrString(target, attribute);
   if (number != NULL && entry >= 0) {

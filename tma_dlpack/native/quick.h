@@ -75,7 +75,9 @@ typedef struct {
   int required;    /* number of parameters up to and including the last required parameter */
   int positional, count; /* number of parameters that may be positional; number of all parameters */
   KeptCall kept;
-  ReadOption read[MAX_PARAMETERS];    /* see below */
+  /* For each parameter, the function that reads its argument. The tensor, which is parameter 0, has
+   * no such function, so read[0] is NULL. If the verb has no tensor, all entries are NULL. */
+  ReadOption read[MAX_PARAMETERS];
 } Quick;
 
 /* Return the index of the parameter with the name `keyword`. Return -1 if there is no such

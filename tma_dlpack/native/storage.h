@@ -21,7 +21,7 @@ typedef struct {
   int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK]; /* as exported, in elements */
   TmaDlpackDevice device;
   TmaDlpackDataType dtype;
-  uint8_t elem_strides[TMA_DLPACK_MAX_RANK]; /* if the map ignores an entry, its bytes have 1 instead */
+  uint8_t elem_strides[TMA_DLPACK_MAX_RANK]; /* the 128 bytes have 1 for an ignored entry */
   uint8_t is_bare; /* whether this is a driver_encode_* call, which has no tensor */
   uint8_t kind, mode; /* the 128 bytes do not show whether a map is im2col or im2col-wide */
   uint8_t driver_rules, rank, has_strides, has_elem_strides, has_swizzle, flags, encoder;
