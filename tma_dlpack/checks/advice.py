@@ -28,7 +28,7 @@ BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
 
 
 def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:
-    """Return the degree of the bank conflicts when the same 16 bytes of 8 rows are read.
+    """Return the degree of bank conflicts of a read of 16 bytes at one offset in each of 8 rows.
 
     One phase of `ldmatrix` makes such a read. The rows start `pitch_bytes` apart. If the tile has
     fewer than 8 `rows`, the read takes all of them. Degree 1 means no conflict, and 8 is the worst.

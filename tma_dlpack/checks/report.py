@@ -153,10 +153,10 @@ class Report(Drawn):
 
         The correction changes only the arguments of violations, and as little as the rules allow.
         If the value of an argument is a misspelled word that may mean two values, the result is
-        None, because the correction must not guess the meaning of an argument. Some calls cannot satisfy
-        libcu++'s rules but can satisfy the driver's rules. For example, the box is larger than the
-        tensor, and no smaller box is valid. For such a call, the result has `allow=` with the rules
-        to switch off, or ``rules="driver"``.
+        None, because the correction must not guess the meaning of an argument. Some calls cannot
+        satisfy libcu++'s rules but can satisfy the driver's rules. For example, the box is larger
+        than the tensor, and no smaller box is valid. For such a call, the result has `allow=` with
+        the rules to switch off, or ``rules="driver"``.
 
         Returns
         -------

@@ -1,8 +1,8 @@
 /* batch.h: encode the maps of many tensors in one call.
  *
- * A kernel needs only the bytes of the maps, which are written to contiguous memory of the caller.
- * When the caller reads a TensorMap of the batch for the first time, the TensorMap objects of all
- * maps are made.
+ * The bytes of the maps are written to contiguous memory of the caller. A kernel needs nothing
+ * else. When the caller reads a TensorMap of the batch for the first time, the TensorMap objects of
+ * all maps are made.
  */
 
 #ifndef TMA_DLPACK_BATCH_H

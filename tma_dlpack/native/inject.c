@@ -328,8 +328,8 @@ static void put_arguments(Line *line, const Begun *b) {
   }
 }
 
-/* Write a line for the first call with these arguments, and add `more` to the count of the line.
- * `map` points to the 128 bytes if the call made a map. Otherwise `map` is NULL. */
+/* Write a line about a call whose arguments no earlier call had. Add `more` to the count of the
+ * line. `map` points to the 128 bytes if the call made a map. Otherwise `map` is NULL. */
 static void write_new(Begun *b, const char *function, const void *map, uint64_t more) {
   Record *record = next_id < MAX_IDS ? calloc(1, sizeof *record) : NULL;
   if (record == NULL) {

@@ -1,10 +1,10 @@
 /* map.h: MapStorage, the base class of TensorMap.
  *
  * A MapStorage has the tensor and the map's 128 bytes. The bytes are inside the object and aligned
- * to 128, so that `ptr` costs nothing. If C accepted the call, a MapStorage also has a record with
- * the parts of the call that the bytes do not contain. An attribute is decoded from the bytes when
- * a caller reads the attribute. tensor_map/storage.py has this class in Python, for builds without
- * a C compiler.
+ * to 128, so that `ptr` needs no copy of the bytes. If C accepted the call, a MapStorage also has a
+ * record with the parts of the call that the bytes do not contain. An attribute is decoded from the
+ * bytes when a caller reads the attribute. tensor_map/storage.py has this class in Python, for
+ * builds without a C compiler.
  */
 
 #ifndef TMA_DLPACK_MAP_H

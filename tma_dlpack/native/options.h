@@ -332,8 +332,8 @@ static void start_options(Options *options, int kind) {
   options->target_object = NULL;
 }
 
-/* Read a dict {argument: value} for the kind of map of `options`. Options that are not in the dict
- * keep their values. Return 0 to fall back to Python, possibly with an exception. */
+/* Read a dict {argument: value} into `options`, which has the kind of map. Options that are not in
+ * the dict keep their values. Return 0 to fall back to Python, possibly with an exception. */
 static int read_named(State *state, PyObject *arguments, Options *options) {
   PyObject *name, *value, *known = state->readers[options->o.kind];
   Py_ssize_t at = 0;

@@ -57,8 +57,8 @@ enum { CALLS_PER_KEPT = 8 };
  * immutable, so the options need not be read again. */
 typedef struct {
   PyObject *keywords, *values[MAX_PARAMETERS]; /* `values` has the arguments after the tensor */
-  Py_ssize_t given, count;                     /* numbers of positional and all arguments, or 0 */
-  int in_use;                                  /* set while a call with `values` may run Python */
+  Py_ssize_t given, count; /* number of positional arguments, and of all; 0 if no call is kept */
+  int in_use;              /* 1 while a call that uses `values` may run Python code */
   unsigned misses;
   Options options;
 } KeptCall;

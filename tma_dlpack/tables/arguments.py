@@ -71,7 +71,10 @@ RARE_OPTIONS = (
     Option("shape", "integers", None, "extents that replace the extents of the tensor"),
     Option("strides", "integers", None, "strides that replace the tensor's strides, in elements"),
     Option(
-        "offset", "integer", 0, "elements from the tensor's first element to the map's first element"
+        "offset",
+        "integer",
+        0,
+        "elements from the tensor's first element to the map's first element",
     ),
     Option("split_inner", "flag", False, "whether to split the last dimension into spans"),
     Option("ragged", "integer", None, "the dimension of slices of any length; -1 is the last"),
