@@ -28,7 +28,7 @@ BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
 
 
 def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:
-    """Return the degree of the bank conflicts when the same 16 bytes of 8 rows are read.
+    """Return the degree of bank conflicts of a read of 16 bytes at one offset in each of 8 rows.
 
     One phase of `ldmatrix` makes such a read. The rows start `pitch_bytes` apart. If the tile has
     fewer than 8 `rows`, the read takes all of them. Degree 1 means no conflict, and 8 is the worst.
@@ -120,9 +120,9 @@ def _beyond_found(r: Request) -> str:
 def _meant_strides(r: Request) -> tuple[int, ...] | None:
     """Return the strides that the user may have meant, in elements, or None.
 
-    The function assumes that the user passed strides in bytes if two conditions hold. If the values
-    of `strides=` count elements, the map leaves the tensor's memory. If the values count bytes,
-    they are the tensor's own strides or row-major strides.
+    The function assumes that the user passed `strides=` in bytes if two conditions hold. First, the
+    map leaves the tensor's memory, because the values count elements. Second, the values would be
+    the tensor's own strides or row-major strides if they counted bytes.
     """
     if r.view is None or r.view.own is None or not any(_beyond_bytes(r)):
         return None

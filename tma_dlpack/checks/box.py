@@ -40,7 +40,7 @@ def _box_found(r: Request, i: int) -> str:
 
 
 def be_in_shape(r: Request, i: int) -> str:
-    """Return the limit of entry i of the box (the tensor's extent), as words after "it must"."""
+    """Return the limit of entry i of the box, such as "be at most tensor.shape[0] = 64"."""
     return f"be at most {words.extent(r, i)} = {r.arguments.global_dim[i]}"
 
 
@@ -125,8 +125,9 @@ _entry_row = partial(_row, step=81, each="d", found=_box_found, libcudacxx="__ge
 _inner_row = partial(
     _row, prerequisites=_HAS_INNER, prerequisites_at_entry=("BOX_RANGE",), found=inner_found
 )
-#: These rows need a `fix` besides their candidates. If the data type cannot be split, every
-#: candidate for a split box is refused, and the report prints the `fix`.
+#: The rows that `_unit_row` makes have a `fix` besides their candidates. If the call has
+#: split_inner=True with a data type that cannot be split, every candidate is refused. The report
+#: then prints the `fix`.
 _unit_row = partial(_inner_row, fix=unit_fix, candidates=unit_candidates)
 _bytes_row = partial(
     _row,

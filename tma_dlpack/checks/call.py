@@ -244,7 +244,7 @@ def _read_target(
 
 
 def named_target(target: object) -> tuple[Target, tuple[Violation, ...]]:
-    """Return the target that `target=` names and (), or the default target and the violations."""
+    """Return (target, ()) for a valid `target=`, else (default target, violations)."""
     try:
         return Target.of(target), ()  # type: ignore[arg-type]
     except TmaPreconditionError as error:

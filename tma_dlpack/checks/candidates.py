@@ -149,7 +149,7 @@ def box_entries(
 
 
 def with_box_entry(r: Request, i: int, value: int) -> Change:
-    """Return the arguments that set entry i of the box, innermost first, or the channels."""
+    """Return the arguments that set entry i of the box (0 is the innermost), or the channels."""
     if r.kind != "tiled":
         return {"channels_per_pixel": int(value)}
     # `r.box_dim` has at most five entries, so a tensor of a higher rank needs the box of the call.
@@ -167,8 +167,8 @@ def shrunk_boxes(r: Request) -> Iterator[Candidate]:
 
     The entries shrink in this order: the outer entries from the largest to the smallest, then the
     innermost entry. An entry shrinks only after all earlier entries in this order have become 1.
-    libcu++ limits the bytes of the box as given. The driver limits the bytes after it has divided
-    each entry by its element stride, rounded down.
+    libcu++ limits the bytes of the whole box. The driver first divides each entry by its element
+    stride and rounds down, and then limits the bytes of the divided box.
     """
     box, bits = list(r.arguments.box_dim), r.facts.element_bits
     # An element stride n divides the entry by n. The innermost element stride may be ignored.
@@ -375,9 +375,9 @@ def _along(values: Sequence[int], kept: Sequence[int | None], missing: int = 1) 
 
 
 def _ragged_after(r: Request, kept: Sequence[int | None]) -> Change | None:
-    """Return `ragged=` as an index into the `kept` dimensions, or {} if the call has no `ragged=`.
+    """Return the argument `ragged=` for a view with the `kept` dimensions.
 
-    Return None if the ragged dimension is not kept.
+    Return {} if the call has no `ragged=`. Return None if the ragged dimension is not in `kept`.
     """
     if r.rare.ragged is None or not -r.rank <= r.rare.ragged < r.rank:
         return {}
@@ -469,8 +469,8 @@ def merged(r: Request, rank: int) -> Iterator[Candidate]:
 def _merged_box(box: Sequence[int], shape: Sequence[int], first: int, last: int) -> int:
     """Return the entry of the box for the merged dimensions `first` to `last`.
 
-    The result is the product of their entries, from the innermost dimension outwards, up to the
-    first entry that is smaller than its dimension.
+    The result is the product of their entries, from the innermost dimension outwards, up to and
+    including the first entry that is smaller than its dimension.
     """
     size = box[last]
     for d in range(last - 1, first - 1, -1):

@@ -175,7 +175,7 @@ class Answer(NamedTuple):
 
 
 def answers(request: Request, fault: Fault, known: Set[Key]) -> list[Answer]:
-    """Return the fixes of a fault that leave only `known` faults.
+    """Return the fixes of a fault after which only `known` faults are left.
 
     The first fix is the best fix. Another fix is dropped if it leaves a rule broken that the first
     fix repairs. If every fix leaves new faults, the first fix gets further steps that repair the
@@ -205,7 +205,8 @@ def _first(request: Request, fault: Fault, tries: Candidates, known: Set[Key]) -
 
     The best candidate breaks no new rule and leaves no fault at the entry of `fault`. A candidate
     with another tensor must also leave no fault about the tensor. If no such candidate exists, the
-    best is the first that breaks no new rule, or else the first that fixes the fault.
+    best candidate is the first one that breaks no new rule. If every candidate breaks a new rule,
+    the best candidate is the first one that fixes the fault.
     """
     enough = some = None
     for candidate in tries:
@@ -236,7 +237,7 @@ def _is_of_tensor(fault: Fault) -> bool:
 
 
 def _rules_of(keys: Set[Key]) -> set[Key]:
-    """Return keys that have only the ids of the rules."""
+    """Return the keys without their entries, such as ("BOX_RANGE", ()) for ("BOX_RANGE", (1,))."""
     return {(rule_id, ()) for rule_id, _ in keys}
 
 
@@ -277,7 +278,7 @@ def _continued(answer: Answer, known: Set[Key]) -> Answer:
 
 
 def _text_of_step(step: Candidate) -> str:
-    """Return a text of a later step that names every argument which the step changes."""
+    """Return a text of a later step. The text names every argument that the step changes."""
     names = [name for name in step.change if f"{name}=" not in step.text]
     if not names or step.is_other_tensor:
         return step.text
@@ -308,9 +309,9 @@ def changes_of(
 ) -> Change | None:
     """Return the arguments to change, with values for which the call is accepted.
 
-    Return None if the tensor itself must change. If the call's own set of rules accepts no
-    arguments, the search continues with the driver's rules. If the dimensions must be in another
-    order, the result has `shape=` and `strides=` in that order.
+    Return None if the tensor itself must change. If no change satisfies the call's own set of
+    rules, the search continues with the driver's rules. If the dimensions must be in another order,
+    the result has `shape=` and `strides=` in that order.
     """
     change = _accepted_change(request)
     if change is None:
@@ -322,7 +323,7 @@ def changes_of(
 
 
 def _accepted_change(request: Request) -> Change | None:
-    """Return a change that the call's rules accept, or else one with ``rules="driver"``."""
+    """Return a change that the call's rules accept; if none exists, one with ``rules="driver"``."""
     change, stuck = _search(request)
     if change is None and _may_be_lifted(request, stuck):
         by_driver, _ = _search(request.changed(DRIVERS_RULES))
@@ -406,7 +407,7 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
         if answer is not None and _shrinks(answer) and not _may_shrink(start, is_clear):
             answer = None
         if answer is None:
-            # Every fix breaks a rule. Take one of them; the next rounds repair the broken rule.
+            # Every fix breaks a rule. Take a fix; the next rounds repair the broken rule.
             alone = request.with_fields(keeps_tensor=True)
             steps = filter(is_clear, (a for f in unsolved for a in _steps(alone, f, set())))
             may_shrink = _may_shrink(start, is_clear)
@@ -425,7 +426,7 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
 def _kept_or_smaller(
     request: Request, faults: list[Fault], is_clear: Callable[[Answer], bool]
 ) -> tuple[Answer | None, list[Fault]]:
-    """Return the first answer that keeps the tile, or else the first answer.
+    """Return the first answer that keeps the tile. If every answer shrinks it, return the first.
 
     Also return the faults without an answer. A fault is skipped if its fixes by arguments take
     several steps or break rules, but another tensor fixes it in one step. The text of the violation

@@ -152,10 +152,11 @@ class Report(Drawn):
         """Return the keyword arguments after the tensor, corrected so that the call is accepted.
 
         The correction changes only the arguments of violations, and as little as the rules allow.
-        If a word may mean two values, the result is None, because no argument may get another
-        meaning. Some calls cannot satisfy libcu++'s rules but can satisfy the driver's rules. For
-        example, the box is larger than the tensor, and no smaller box is valid. For such a call,
-        the result has `allow=` with the rules to switch off, or ``rules="driver"``.
+        If the value of an argument is a misspelled word that may mean two values, the result is
+        None, because the correction must not guess the meaning of an argument. Some calls cannot
+        satisfy libcu++'s rules but can satisfy the driver's rules. For example, the box is larger
+        than the tensor, and no smaller box is valid. For such a call, the result has `allow=` with
+        the rules to switch off, or ``rules="driver"``.
 
         Returns
         -------
@@ -244,8 +245,8 @@ class Report(Drawn):
 class CallInC:
     """A function that reads a refused call again with other arguments.
 
-    The C extension has read the call. The function keeps the C call and the type of the tensor, but
-    not the tensor. It parses the arguments in C if possible.
+    The C extension has read the original call. This object keeps the `JudgedCall` and the type of
+    the tensor, but not the tensor. It parses the other arguments in C if possible.
     """
 
     __slots__ = ("call", "names", "producer")
@@ -399,11 +400,12 @@ def refusal_of(violations: tuple[Violation, ...]) -> TmaPreconditionError:
 
 
 def find_violations(request: Request, names: words.Names = words.UNNAMED) -> tuple[Violation, ...]:
-    """Return the violations of a request under its set of rules, unreadable arguments first.
+    """Return the violations of a request under its set of rules.
 
-    The other violations are in libcu++'s order, so the first of them is the violation for which C++
-    would throw. A rule is skipped if one of its prerequisites failed. A violation is skipped if the
-    fix of an earlier violation removes it too. Fixes call the tensor by its name in `names`.
+    The violations of unreadable arguments come first. The other violations are in libcu++'s order,
+    so the first of them is the violation for which C++ would throw. A rule is skipped if one of its
+    prerequisites failed. A violation is skipped if the fix of an earlier violation removes it too.
+    Fixes call the tensor by its name in `names`.
     """
     unreadable = [replace(v, fix=words.in_words_of(v.fix, names)) for v in request.unreadable]
     return (*unreadable, *violations_of(request, names))
@@ -600,6 +602,6 @@ def _lifted(request: Request, faults: list[Fault]) -> str:
 
 
 def driver_accepts(ids: Set[str]) -> str:
-    """Return words on what the driver does with a call that breaks these rules of libcu++."""
+    """Return words that state what the driver does with a call that breaks these rules."""
     does = [rule.if_allowed for rule in RULES if rule.id in ids and rule.if_allowed]
     return "".join(["the driver itself accepts this", *(f" and {what}" for what in does)])

@@ -3,9 +3,9 @@
 A request has the numbers of the call unchanged. Their types are valid, but their values may break
 any rule. An argument that could not be read (a box of strings, a swizzle that does not exist) has
 its default value in the request and a `Violation` in `unreadable`. Rules that read this argument
-are skipped. If the C extension has read and judged the call, the request holds the C call and reads
-its fields from the C call on first use. The driver's arguments, the struct for predicates, and the
-broken rules are computed from these fields.
+are skipped. If the C extension has read and judged the call, the request holds the result, a
+`JudgedCall`, and reads its own fields from the `JudgedCall` on first use. The driver's arguments,
+the struct for predicates, and the broken rules are computed from these fields.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Request:
 
     Index 0 of a tuple is the innermost dimension, except in `options` and `view`, which have the
     order of the call. The constructor receives some fields. All other fields are computed on first
-    use from these fields or from the C call.
+    use from these fields or from the `JudgedCall`.
 
     Attributes
     ----------
@@ -107,7 +107,8 @@ class Request:
     keeps_tensor : bool
         Whether fixes must keep the tensor, which means that they change only arguments.
     call : JudgedCall or None
-        The call as C has read and judged it, or None. `producer` is the type of the tensor.
+        The call as C has read and judged it, or None if C did not read the call. `producer` is the
+        type of the tensor.
     """
 
     target_is_assumed: bool = False
@@ -247,7 +248,7 @@ class Request:
 
     def under(self, rules: str) -> Request:
         """Return a copy of the request with another `rules=`, and without `allow=`."""
-        # A C call keeps the result for its own set of rules, so it cannot change the set.
+        # A `JudgedCall` was judged by one set of rules, and cannot be judged by another set.
         assert self.call is None
         return self.with_fields(rules=self.set_of(rules), options=self.options._replace(allowed=0))
 
@@ -265,7 +266,7 @@ class Request:
     def changed_in_python(
         self, change: Mapping[str, Any], view: OtherTensor | None = None
     ) -> Request:
-        """Return the request that `changed` returns, without using the C call."""
+        """Return the request that `changed` returns, without using the `JudgedCall`."""
         fields = {name: value for name, value in self._fields.items() if name in _KEPT}
         # The set of rules depends on `rules=` and `target=`, so compute it again.
         if not change.keys().isdisjoint({"rules", "target"}):
@@ -300,7 +301,7 @@ class Request:
 
     @property
     def is_own_layout(self) -> bool:
-        """Whether the tensor has its own layout, without `shape=`, `strides=` or `offset=`."""
+        """Whether the map has the tensor's layout, without `shape=`, `strides=` or `offset=`."""
         return self.view is None or self.view.own is None
 
     @property
@@ -388,7 +389,7 @@ class Request:
 
     @property
     def corner_range(self) -> range:
-        """The valid values of one entry of a corner; its entries share 16 bits of the map."""
+        """The valid values of one entry of a corner. All entries of a corner share 16 bits."""
         return range(-self.facts.corner_end, self.facts.corner_end)
 
 
@@ -423,11 +424,13 @@ def driver_call(arguments: EncodeArguments, address: int, target: Target) -> Req
 def request_of_map(tensor_map: Any) -> Request:
     """Return the request of a map that C made of a tensor.
 
-    The request has the call that the map keeps. It refers to neither the map nor the tensor.
+    The request describes the call that made the map. The request refers to neither the map nor the
+    tensor.
     """
     layout, fields = tensor_map._call
     options = _options_of(fields)
-    # A map that was moved to another address has no tensor, but keeps the type of its tensor.
+    # If `with_address` made the map for an integer address, the map has no tensor. Such a map
+    # stores the type of the tensor of the earlier map.
     owner = tensor_map._producer if tensor_map._tensor is None else tensor_map._tensor
     producer = name_of(owner if isinstance(owner, type) else type(owner))
     known = tensor_map._target  # the target of the call, or the ordinal of a GPU, or None
@@ -442,7 +445,7 @@ def request_of_map(tensor_map: Any) -> Request:
 
 
 def with_facts_in_c(request: Request, tensor_map: Any) -> Request:
-    """Return the accepted request of a map, with C's struct if that struct is exact.
+    """Store C's struct in the accepted request of a map if the struct is exact; return the request.
 
     A request with C's struct cannot be pickled.
     """
@@ -537,7 +540,7 @@ def split(a: EncodeArguments, span: int) -> EncodeArguments:
 
 
 def ragged_wrap_bytes(element_bits: int) -> int:
-    """Return the sum of the two strides of `ragged`; 2^30 times this sum is 0 modulo 2^64."""
+    """Return the sum of the strides of `ragged` in bytes; 2^30 times the sum is 0 modulo 2^64."""
     return RAGGED_STRIDE_END * max(8, element_bits) // 8
 
 

@@ -1,6 +1,6 @@
 """The two forms of a call as numbers: its `Options`, and the struct that predicates read.
 
-The numbers in `Options` have the order of the call. The C extension returns the `Options` of a call
+The arrays in `Options` have the order of the call. The C extension returns the `Options` of a call
 that it has read (a `JudgedCall`); `call.py` makes the `Options` of all other calls. `describe`
 computes the struct in Python, and `tma_dlpack_describe` of include/tma_dlpack_make.h computes it in
 C. The C function clamps numbers to 2^60, which is beyond every limit. The Python function computes
@@ -31,7 +31,7 @@ Change = dict[str, Any]
 
 
 class OtherTensor(NamedTuple):
-    """A tensor to pass instead: a view of the tensor's memory, or a copy."""
+    """A tensor that replaces the tensor of a call: a view of the same memory, or a copy."""
 
     address: int
     dtype: DLDataType
@@ -60,7 +60,7 @@ def set_of_rules(kind: MapKind, rules: str, target: Target) -> str:
 
 #: The values of the rare options in a call that passes none of them.
 USUAL = RareOptions()
-#: A change of these arguments makes a map of other memory of the same tensor.
+#: If a fix changes one of these arguments, the map describes other memory of the same tensor.
 PLACES = frozenset({"strides", "offset"})
 
 #: Argument -> field of `Options`, if the two names differ.
@@ -171,61 +171,91 @@ class JudgedCall(Protocol):
 #: same is true of `spatial`, `corners` and `corner_end` of tiled maps.
 STRUCT: tuple[tuple[str, int, str, str], ...] = (
     ("kind", 0, "", "TILED, IM2COL or IM2COL_WIDE"),
-    ("rank", 0, "", "as it was given"),
-    ("dims", 0, "", "the rank, or 0 where it is not 1..5: the end of loops over dimensions"),
-    ("spatial", 0, "", "rank - 2 of an im2col map, 0..3: the end of loops over W, H, D"),
-    ("corners", 0, "", "entries of a corner that are judged: spatial, or 1 for im2col-wide"),
-    ("first_spatial", 0, "interleave_layout", "the dimension of W: 1, or 0 when interleaved"),
-    ("address", 0, "", "of element (0, ..., 0)"),
+    ("rank", 0, "", "number of dimensions; may be outside 1..5"),
+    ("dims", 0, "", "`rank` if it is 1..5, else 0; loops visit this number of dimensions"),
+    ("spatial", 0, "", "number of spatial dimensions (W, H, D) of an im2col map, 0..3"),
+    ("corners", 0, "", "judged entries of a corner: `spatial`, but at most 1 for im2col-wide"),
+    (
+        "first_spatial",
+        0,
+        "interleave_layout",
+        "index of dimension W: 1, or 0 if the layout is interleaved",
+    ),
+    ("address", 0, "", "address of element (0, ..., 0)"),
     ("is_null", 0, "", "whether the tensor's own address is 0"),
-    ("data_type", 0, "data_type", "CUtensorMapDataType, or -1 where maps have none for the tensor"),
-    ("asked_type", 0, "data_type", "the same as data_type= has it, or -1"),
-    ("element_bits", 0, "data_type", "of the data type; 8 for a dtype without one"),
-    ("is_packed", 0, "data_type", "column of DATA_TYPES, of the type's row"),
-    ("is_padded", 0, "data_type", "column of DATA_TYPES, of the type's row"),
-    ("is_float", 0, "data_type", "column of DATA_TYPES, of the type's row"),
-    ("packed_unit", 0, "data_type", "column of DATA_TYPES, of the type's row"),
-    ("type_interleaves", 0, "data_type", "column of DATA_TYPES, of the type's row"),
-    ("type_swizzles", 0, "data_type", "column of DATA_TYPES, of the type's row"),
+    ("data_type", 0, "data_type", "CUtensorMapDataType, or -1 if maps have no type for the tensor"),
+    ("asked_type", 0, "data_type", "CUtensorMapDataType that data_type= names, or -1 if omitted"),
+    ("element_bits", 0, "data_type", "bits of a value of `data_type`; 8 if `data_type` is -1"),
+    ("is_packed", 0, "data_type", "column of DATA_TYPES, in the row of `data_type`"),
+    ("is_padded", 0, "data_type", "column of DATA_TYPES, in the row of `data_type`"),
+    ("is_float", 0, "data_type", "column of DATA_TYPES, in the row of `data_type`"),
+    ("packed_unit", 0, "data_type", "column of DATA_TYPES, in the row of `data_type`"),
+    ("type_interleaves", 0, "data_type", "column of DATA_TYPES, in the row of `data_type`"),
+    ("type_swizzles", 0, "data_type", "column of DATA_TYPES, in the row of `data_type`"),
     ("passes_nan", 0, "", "whether libcu++ does not check oobfill, as for float8 and float4"),
     ("interleave", 0, "interleave_layout", "TmaInterleaveLayout"),
     ("swizzle", 0, "swizzle", "TmaSwizzle"),
     ("l2_promotion", 0, "l2_fetch_size", "TmaL2FetchSize"),
     ("oob_fill", 0, "oobfill", "TmaOobFill"),
     ("mode", 0, "mode", "TensorMapIm2ColWideMode"),
-    ("alignment_bytes", 0, "interleave_layout data_type", "of the address and of every stride"),
-    ("inner_stride", 0, "", "of dimension 0, in elements"),
-    ("row_bits", 0, "", "that the tensor spans along dimension 0"),
-    ("global_dim", 5, "", "extents, in values of the data type"),
-    ("stride_bits", 4, "", "of dimensions 1 to rank - 1"),
-    ("inside_bits", 5, "", "that the dimensions inside span; those of extent 1 do not count"),
-    ("box_count", 0, "box_sizes", "entries of the box that were given"),
+    (
+        "alignment_bytes",
+        0,
+        "interleave_layout data_type",
+        "required alignment of the address and of every stride",
+    ),
+    ("inner_stride", 0, "", "stride of dimension 0, in elements"),
+    ("row_bits", 0, "", "bits that the tensor spans along dimension 0"),
+    ("global_dim", 5, "", "extents, in values of `data_type`"),
+    ("stride_bits", 4, "", "strides of dimensions 1 to `rank` - 1, in bits"),
+    (
+        "inside_bits",
+        5,
+        "",
+        "entry d: bits that dimensions 0 to d - 1 span; dimensions of extent 1 do not count",
+    ),
+    ("box_count", 0, "box_sizes", "entries of the box in the call"),
     ("box_dim", 5, "box_sizes", "the box of a tiled map"),
-    ("inner_box", 0, "box_sizes", "box_dim[0], a span if split, or the channels of an im2col map"),
+    (
+        "inner_box",
+        0,
+        "box_sizes",
+        "box_dim[0], or `span_values` if split; for an im2col map, `channels`",
+    ),
     ("inner_box_bits", 0, "box_sizes data_type", "bits of inner_box"),
     ("box_bits", 0, "box_sizes data_type", "bits of the whole box, or of the column"),
-    ("floor_box_bits", 0, "box_sizes data_type elem_strides", "the same of box // element stride"),
-    ("span_bits", 0, "swizzle", "one row of the swizzle pattern; 0 without swizzle"),
-    ("elem_stride_count", 0, "elem_strides", "entries that were given; the rank if none"),
-    ("element_strides", 5, "elem_strides", "steps along each dimension"),
-    ("ignores_inner_step", 0, "interleave_layout", "whether the innermost of them is ignored"),
-    ("lower_count", 0, "pixel_box_lower_corner", "entries of the lower corner that were given"),
-    ("upper_count", 0, "pixel_box_upper_corner", "entries of the upper corner that were given"),
+    (
+        "floor_box_bits",
+        0,
+        "box_sizes data_type elem_strides",
+        "bits of the box after each entry is divided by its element stride, rounded down",
+    ),
+    ("span_bits", 0, "swizzle", "bits of one row of the swizzle pattern; 0 without swizzle"),
+    ("elem_stride_count", 0, "elem_strides", "element strides in the call; `rank` if omitted"),
+    ("element_strides", 5, "elem_strides", "element stride of each dimension"),
+    ("ignores_inner_step", 0, "interleave_layout", "whether element_strides[0] is ignored"),
+    ("lower_count", 0, "pixel_box_lower_corner", "entries of the lower corner in the call"),
+    ("upper_count", 0, "pixel_box_upper_corner", "entries of the upper corner in the call"),
     ("lower", 3, "pixel_box_lower_corner", "lower corner of an im2col map"),
     ("upper", 3, "pixel_box_upper_corner", "upper corner of an im2col map"),
-    ("corner_end", 0, "target", "a corner entry lies in [-corner_end, corner_end)"),
-    ("channels", 0, "channels_per_pixel", "per pixel"),
-    ("pixels", 0, "pixels_per_column", "per column"),
-    ("is_split", 0, "split_inner", "whether split_inner= is given"),
-    ("has_swizzle", 0, "swizzle", "whether swizzle= is given"),
-    ("span_values", 0, "swizzle data_type", "elements of a span, or of 16 bytes; 0 if not split"),
-    ("is_ragged", 0, "ragged", "whether ragged= is given"),
-    ("ragged_dim", 0, "ragged", "the dimension that it names; -1 without ragged="),
-    ("ragged_stride_bits", 0, "ragged", "stride of that dimension"),
-    ("has_tma", 0, "target", "column of TARGETS, of the target's row"),
-    ("is_sm_9x", 0, "target", "column of TARGETS, of the target's row"),
-    ("has_wide", 0, "target", "column of TARGETS, of the target's row"),
-    ("has_model", 0, "target", "column of TARGETS, of the target's row"),
+    ("corner_end", 0, "target", "entries of corners must be in [-corner_end, corner_end)"),
+    ("channels", 0, "channels_per_pixel", "channels per pixel"),
+    ("pixels", 0, "pixels_per_column", "pixels per column"),
+    ("is_split", 0, "split_inner", "whether the call passes split_inner=True"),
+    ("has_swizzle", 0, "swizzle", "whether the call passes swizzle="),
+    (
+        "span_values",
+        0,
+        "swizzle data_type",
+        "elements of a span, or of 16 bytes without swizzle; 0 if not split",
+    ),
+    ("is_ragged", 0, "ragged", "whether the call passes ragged="),
+    ("ragged_dim", 0, "ragged", "dimension that ragged= names; -1 if omitted or out of range"),
+    ("ragged_stride_bits", 0, "ragged", "stride of `ragged_dim`"),
+    ("has_tma", 0, "target", "column of TARGETS, in the row of the target"),
+    ("is_sm_9x", 0, "target", "column of TARGETS, in the row of the target"),
+    ("has_wide", 0, "target", "column of TARGETS, in the row of the target"),
+    ("has_model", 0, "target", "column of TARGETS, in the row of the target"),
     ("max_smem_bytes", 0, "target", "shared memory of a block, after opt-in"),
 )
 
@@ -360,8 +390,9 @@ def _describe_column(c: Any, a: EncodeArguments, rules: str) -> None:
 
 # -- which rules read an argument that a printout does not show ------------------------------------
 
-#: Field of `STRUCT` -> the driver's arguments that the field depends on. Missing fields depend on
-#: the arguments in `STRUCT`. A name with an index, such as box_dim[0], is one entry of an argument.
+#: Field of `STRUCT` -> the driver's arguments that the field depends on. Fields that are not in
+#: this dict depend on the arguments in `STRUCT`. A name with an index, such as box_dim[0], is one
+#: entry of an argument.
 _COLUMNS: Final = {
     "rank": "rank",
     "address": "global_address",
@@ -406,8 +437,8 @@ def _names_read(holds: str) -> frozenset[str]:
 def reads(rule: Rule, unread: frozenset[str], *entry: int) -> bool:
     """Return whether a rule reads an argument or an entry that `unread` names.
 
-    A rule with `each` is judged at index `entry`. If `entry` is omitted, the
-    function ignores the entries in `unread` for such a rule.
+    A rule with `each` is judged at index `entry`. If `entry` is omitted for a rule with `each`, the
+    function ignores the entries in `unread`.
 
     >>> from tma_dlpack.checks import RULES
     >>> rules = {rule.id: rule for rule in RULES}

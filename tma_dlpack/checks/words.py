@@ -229,8 +229,8 @@ UNNAMED = Names()
 def names_in_caller(tensor: object) -> Names:
     """Return the variable names for a fix, from the function that called this package.
 
-    If no variable of the caller refers to the tensor, its name is x, or "tensor" if the caller has
-    a variable x. The name for a copy is y, or "padded" if the caller has a variable y.
+    If no variable of the caller refers to the tensor, a fix calls the tensor x, or "tensor" if the
+    caller has another variable x. A fix calls a copy y, or "padded" if the caller has a variable y.
     """
     if tensor is None:
         return UNNAMED

@@ -6,8 +6,8 @@ tma_dlpack_check.h.
 
 tma_dlpack_make.h checks and encodes maps in C, also for this package's C extension.
 tma_dlpack_make.hpp is the C++ interface of tma_dlpack_make.h. tma_dlpack_driver.h calls libcuda.
-tma_dlpack_tables.h and tma_dlpack_options.hpp are generated. This Python package imports only the
-module `public` of tma_dlpack.
+tma_dlpack_tables.h and tma_dlpack_options.hpp are generated. The module `tma_dlpack.include`
+imports only the module `public` of tma_dlpack.
 """
 
 from __future__ import annotations

@@ -409,8 +409,8 @@ TMA_DLPACK_EITHER constexpr unsigned tcgen05_instruction_descriptor()
          m / 16 << 24;
 }
 
-// Return the bytes from the start of a K-major tile to a K step of wgmma or tcgen05. A K step is 32
-// bytes of every row.
+// Return the offset, in bytes, of a K step of wgmma or tcgen05 from the start of a K-major tile. A
+// K step is 32 bytes of every row.
 //   no instruction | anyone | host and device | 0.2 | compile time, unrolled
 //   e.g. a + k_step_bytes<128, Swizzle::bytes128>(step)
 template <unsigned rows, Swizzle swizzle>
@@ -420,8 +420,8 @@ TMA_DLPACK_EITHER constexpr unsigned k_step_bytes(unsigned k_step)
   return 32 * k_step / span * rows * span + 32 * k_step % span;
 }
 
-// Return the bytes from the start of an MN-major tile to a K step. A K step is 16 rows of 16-bit
-// elements, 32 rows of 8-bit elements, or 8 rows of 32-bit elements.
+// Return the offset, in bytes, of a K step from the start of an MN-major tile. A K step is 16 rows
+// of 16-bit elements, 32 rows of 8-bit elements, or 8 rows of 32-bit elements.
 //   no instruction | anyone | host and device | 0.2 | compile time, unrolled
 //   e.g. a + mn_major_k_step_bytes<Swizzle::bytes128>(step)
 template <Swizzle swizzle, unsigned element_bytes = 2>
@@ -794,9 +794,9 @@ __device__ inline void prefetch(const Map& map)
 
 // Make a change of a map in global memory visible to the copies of this thread. Call this verb
 // before a copy if a kernel or the host has changed the map in place. The thread that issues the
-// copy calls it, after a barrier or a flag showed that the change is complete. A call covers one
-// map (128 bytes), not an array of maps. Without the fence, the copy may use an older map. A
-// __grid_constant__ parameter needs no fence.
+// copy calls the verb after a barrier or a flag has shown that the change is complete. A call
+// covers one map (128 bytes), not an array of maps. Without the fence, the copy may use an older
+// map. A __grid_constant__ parameter needs no fence.
 //   fence.proxy.tensormap::generic.acquire.sys | the thread that issues the copy | sm_90 | 0.2 | UTMACCTL.IV
 //   e.g. fence_acquire(maps + i); load(tile, maps[i], &full, 0, 0);
 __device__ inline void fence_acquire(const Map* map)

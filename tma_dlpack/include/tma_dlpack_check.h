@@ -169,8 +169,9 @@ constexpr unsigned GLOBAL_DIM = 256, GLOBAL_DIM_STEP = 32, ELEMENT_STRIDE = 416;
 constexpr unsigned ELEMENT_STRIDE_STEP = 3, BOX_DIM = 440, BOX_DIM_STEP = 8;
 constexpr unsigned CHANNELS = 440, PIXELS = 480, LOWER_CORNER = 448, UPPER_CORNER = 464;
 
-// The bytes of each element type, as hexadecimal digits. The lowest digit is for PTX's type 0. The
-// packed types of sm_100 and later have the digit 0, so the bytes of their boxes are not counted.
+// The size of each element type in bytes, as one hexadecimal digit. The lowest digit is for PTX's
+// type 0. The packed types of sm_100 and later have the digit 0, so the bytes of their boxes are
+// not counted.
 constexpr Word ELEMENT_BYTES = 0x28442884421;
 
 // The fields of a map that the checks need, decoded from the map's bytes.
@@ -313,7 +314,8 @@ struct Counts
   unsigned arrived;    // number of arrivals in all phases
   unsigned expected[2], issued[2];    // bytes that the barrier expects, bytes of the issued loads
   unsigned settled[2];                // bytes of the phases for which a thread has waited
-  // (last phase waited for, plus 1) << 11, plus the number of the thread that waited first
+  // (the last phase for which a thread waited, plus 1) << 11, plus the number of the first such
+  // thread
   unsigned waited;
   unsigned unknown;                   // 1 if the bytes or the phase of a load are not known
 };
@@ -1021,9 +1023,10 @@ __device__ inline void store_scatter4(detail::MapAt map, const void* smem, Coord
   unchecked::store_scatter4(*map.it, smem, column.value, rows...);
 }
 
-// These verbs check the address of the tile, the rank and the barrier, but do not count the bytes.
-// Loads with a map of mode w or w128 have another order of pixels and an additional halo. In a pair
-// of blocks, the bytes of a load may arrive at the barrier of the other block.
+// These verbs check the address of the tile, the rank and the barrier, but do not count the bytes,
+// for two reasons. Loads with a map of mode w or w128 have another order of pixels and an
+// additional halo. In a pair of blocks, the bytes of a load may arrive at the barrier of the other
+// block.
 #define TMA_DLPACK_CHECKED_PLACES(VERB)                                                              \
   template <class... Given>                                                                          \
   __device__ inline void VERB(void* smem, detail::MapAt map, detail::BarrierAt barrier,              \

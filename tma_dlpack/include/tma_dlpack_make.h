@@ -3,7 +3,7 @@
  *   describe   tensor and options, row-major -> TmaDlpackDescribed, which has the driver's
  *              arguments, innermost first, and everything else that the rules read
  *   judge      TmaDlpackDescribed -> mask of the broken rules (generated, in tma_dlpack_tables.h)
- *   extend     adds the dimensions of split_inner and ragged, after no rule is broken
+ *   extend     adds the dimensions of split_inner and ragged to a call that breaks no rule
  *   encode     the driver's arguments -> 128 bytes, in the measured layout of sm_90
  *
  * The header uses no Python, no allocation and no libcuda. tma_dlpack_driver.h calls the driver, and
@@ -63,8 +63,8 @@ typedef struct {
   uint16_t lanes;
 } TmaDlpackDataType;
 
-/* DLTensor. `strides` are in elements. They may be NULL for a row-major tensor, if the producer
- * uses DLPack before version 1.2. */
+/* DLTensor. `strides` are in elements. If the producer uses DLPack before version 1.2, `strides`
+ * may be NULL for a row-major tensor. */
 typedef struct {
   void *data;
   TmaDlpackDevice device;
@@ -255,10 +255,10 @@ static inline const char *tma_dlpack_flat_layout(const TmaDlpackTensor *tensor,
   return NULL;
 }
 
-/* Describe the tensor's memory by the options `shape` and `strides`. If `strides` is omitted, the
- * tensor's strides or the strides of a row-major tensor are used. If the tensor's strides and the
- * row-major strides are both possible, they must be equal. Returns NULL, or the reason why the
- * options cannot be used. */
+/* Describe the tensor's memory by the options `shape` and `strides`. Two choices are possible if
+ * `strides` is omitted. If `shape` has the tensor's rank, the tensor's own strides are possible. If
+ * the tensor is row-major, the row-major strides of `shape` are possible. If both choices are
+ * possible, the two must be equal. Returns NULL, or the reason why the options cannot be used. */
 static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options, int64_t element_bits,
                                                 TmaDlpackLayout *layout) {
   TmaDlpackLayout own = *layout;
@@ -292,10 +292,11 @@ static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options,
 
 /* ---- describe: everything ------------------------------------------------------------------------ */
 
-/* Return the data type of a tensor's map, or -1 if no map can have this type. The result is the
- * type of the tensor's elements, or `asked_type` if both types have elements of the same size. For
- * tensors of 8-bit integers, a packed `asked_type` is accepted, too. For tensors of 4-bit elements,
- * a 4-bit `asked_type` is accepted, too. */
+/* Return the data type of the map of a tensor whose elements have the type `dtype`. Return -1 if no
+ * map of this tensor is possible. If `asked_type` is TMA_DLPACK_OWN_TYPE, the result is the map
+ * type of `dtype`. Otherwise the result is `asked_type`, which is accepted in three cases:
+ * `asked_type` is not packed and its elements have the size of the tensor's elements; `asked_type`
+ * is packed and the tensor has 8-bit integers; or both types have 4-bit elements. */
 static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) {
   int own = tma_dlpack_own_type(dtype.code, dtype.bits, dtype.lanes);
   if (asked_type == TMA_DLPACK_OWN_TYPE) return own;
@@ -317,7 +318,7 @@ static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int n
 }
 
 /* Fill the fields of a tiled map. `box_bits` is the size of the box. `floor_box_bits` is the size
- * of a box whose extents are divided by the element strides. */
+ * of a box whose extents are divided by the element strides and rounded down. */
 static inline void tma_dlpack_derive_box(TmaDlpackDescribed *c) {
   const int count = (int)(c->box_count < TMA_DLPACK_MAX_RANK ? c->box_count : TMA_DLPACK_MAX_RANK);
   int64_t all = c->element_bits, steps = 0, floor = c->element_bits;
@@ -509,7 +510,8 @@ static inline void tma_dlpack_extend(TmaDlpackDescribed *c) {
     c->global_dim[0] = c->box_dim[0] = span;
   }
   if (c->is_ragged) {
-    /* Addresses wrap at 2^64 bytes. So elements of less than 8 bits count as 8 bits. */
+    /* 2^30 times the sum of the two strides must be a multiple of 2^64 bytes, because addresses
+     * wrap at 2^64. So elements of less than 8 bits count as 8 bits. */
     int64_t wrapping_bits = c->element_bits < 8 ? 8 : c->element_bits;
     int64_t stride = c->ragged_stride_bits, wrap = TMA_DLPACK_RAGGED_STRIDE_END * wrapping_bits;
     c->global_dim[c->ragged_dim] = TMA_DLPACK_RAGGED_EXTENT;

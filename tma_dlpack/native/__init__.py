@@ -8,7 +8,7 @@ has the state of the module. The functions that describe, judge and encode a cal
 `include/tma_dlpack_make.h`, which needs no Python. C++ extensions compile this header, too.
 
 `page.c` exports the functions of `include/tma_dlpack_make.h` to the explorer's page as WebAssembly.
-.packaging/page_core.py compiles it to `page.wasm`, which is checked in.
+.packaging/page_core.py compiles `page.c` to `page.wasm`, which is checked in.
 
 `inject.c`, `lines.h` and `cupti.h` are the source of `debug/trace/_inject`, the library that
 `trace` loads into a program. The library needs no Python.

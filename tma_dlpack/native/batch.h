@@ -1,8 +1,8 @@
 /* batch.h: encode the maps of many tensors in one call.
  *
- * A kernel needs only the bytes of the maps, which are written to contiguous memory of the caller.
- * When the caller reads a TensorMap of the batch for the first time, the TensorMap objects of all
- * maps are made.
+ * The bytes of the maps are written to contiguous memory of the caller. A kernel needs nothing
+ * else. When the caller reads a TensorMap of the batch for the first time, the TensorMap objects of
+ * all maps are made.
  */
 
 #ifndef TMA_DLPACK_BATCH_H
@@ -16,7 +16,7 @@
  * because the caller may overwrite the bytes in the caller's memory. */
 typedef struct {
   Record record;
-  TmaDlpackDescribed *fields; /* see MapStorage.fields; NULL if the bytes can be decoded */
+  TmaDlpackDescribed *fields; /* the driver's arguments; NULL if `bytes` can be decoded */
   uint64_t address;
   uint8_t launchable;
   unsigned char bytes[TMA_DLPACK_MAP_BYTES];
@@ -107,7 +107,7 @@ static PyObject *batch_maps(PyObject *self, void *unused) {
       if (map == NULL || PyTuple_SetItem(maps, i, map) < 0) Py_CLEAR(maps);
     }
     if (maps == NULL) return NULL;
-    /* In the loop, a finalizer may have run and read the maps of this batch. Then `batch->maps` is
+    /* The loop may have run a finalizer that read the maps of this batch. Then `batch->maps` is
      * already set, so drop the new tuple. */
     if (batch->maps == NULL) batch->maps = maps;
     else Py_DECREF(maps);

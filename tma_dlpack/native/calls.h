@@ -32,8 +32,9 @@ static int is_on_gpu(const TmaDlpackDevice *device) {
   return device->device_type == TMA_DLPACK_CUDA || device->device_type == TMA_DLPACK_CUDA_MANAGED;
 }
 
-/* Return the encoder for a target: the driver if `gpu` is such a target, else the measured layout
- * if this target's layout was measured. `gpu` is the tensor's GPU, or NULL. */
+/* Return the encoder for a target. `gpu` is the tensor's GPU, or NULL. If `gpu` has the target's
+ * compute capability, the encoder is the driver. Otherwise the encoder is the measured layout, if
+ * the layout of maps was measured for this target. */
 static int encoder_for(const TmaDlpackTarget *target, const TmaDlpackGpu *gpu) {
   if (gpu != NULL && gpu->target.major == target->major && gpu->target.minor == target->minor)
     return BY_DRIVER;
@@ -132,7 +133,7 @@ static void keep_layout(Record *kept, const Judged *call) {
 }
 
 /* Encode the arguments of an accepted call. `bytes` must be zeroed and aligned to 128 bytes,
- * because the driver was measured with such memory. Return 0 if the driver refuses the
+ * because the driver was tested only with such memory. Return 0 if the driver refuses the
  * arguments. */
 static int encode(TmaDlpackDescribed *described, int encoder, int ordinal, unsigned char *bytes) {
   tma_dlpack_extend(described);

@@ -9,9 +9,10 @@
  * MemoryError is not cleared, and neither is an exception that is not derived from Exception, such
  * as KeyboardInterrupt.
  *
- * If rules refuse a call for one tensor, the exception or the Report gets the judged call. When the
- * text of the exception or Report is read, Python computes the text from the judged call. C accepts
- * only calls that Python accepts. For the same call, C and Python make maps with equal bytes.
+ * If rules refuse a call for one tensor, the exception or the Report stores the judged call. When
+ * the text of the exception or Report is read, Python computes the text from the judged call. C
+ * accepts only calls that Python accepts. For the same call, C and Python make maps with equal
+ * bytes.
  *
  *   map.h      defines the base class of TensorMap
  *   quick.h    binds the arguments of a call
@@ -32,8 +33,8 @@
 
 static State *state_of(PyObject *module) { return (State *)PyModule_GetState(module); }
 
-/* Return None, which means "fall back to Python". Return NULL if an exception must not be
- * cleared. */
+/* Clear the current exception and return None, which means "fall back to Python". If the exception
+ * must not be cleared (see swallowed), return NULL instead. */
 static PyObject *fall_back(void) {
   if (swallowed() < 0) return NULL;
   Py_RETURN_NONE;
@@ -201,7 +202,7 @@ static int is_storage(PyTypeObject *type) {
 }
 
 /* Store an enum, its names, and an interned name for each value. Several names in the dict may have
- * the same value. The first of these names is the member's own name, which is interned. */
+ * the same value. The first of these names is the member's own name. Only this name is interned. */
 static int set_words(Words *words, PyObject *type, PyObject *names) {
   if (!PyType_Check(type) || !PyDict_CheckExact(names)) {
     PyErr_SetString(PyExc_TypeError, "an enum is a class, and its names a dict");
@@ -245,7 +246,7 @@ static PyObject *setup(PyObject *module, PyObject *args) {
   if (!is_storage((PyTypeObject *)map_type)) return NULL;
   PyObject *bases = PyTuple_Pack(1, function_type);
   if (bases == NULL) return NULL;
-  Py_XDECREF(state->quick_type); /* A setup() that failed may have left a type. */
+  Py_XDECREF(state->quick_type); /* An earlier setup() that failed may have set it. */
   state->quick_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &quick_spec, bases);
   Py_DECREF(bases);
   if (state->quick_type == NULL) return NULL;
@@ -312,8 +313,8 @@ static void module_free(void *module) { module_clear(module); }
 PyDoc_STRVAR(described_map_doc, "described_map(tensor_map, /)\n--\n\n"
                                 "Return the JudgedCall of a map that C made of a tensor; None to fall back to Python.");
 
-/* The map has the tensor's layout and all options, so its accepted call is described again. The
- * JudgedCall does not keep the tensor alive. */
+/* Describe and judge again the call that made the map. The tensor is not needed, because the map
+ * stores the tensor's layout and all options. The JudgedCall does not keep the tensor alive. */
 static PyObject *described_map(PyObject *module, PyObject *const *args, Py_ssize_t count) {
   State *state = state_of(module);
   if (count != 1 || Py_TYPE(args[0]) != state->map_type) return fall_back();

@@ -116,8 +116,9 @@ static int find_driver(void) {
 
 /* ---- the calls that are traced -------------------------------------------------------------------- */
 
-/* The tables below have byte offsets in the parameter structs of the four calls that make maps,
- * from generated_cuda_meta.h. The map is the first parameter of each call. */
+/* The tables below describe the four calls that make maps. The table ENCODERS has byte offsets in
+ * the parameter structs of these calls [generated_cuda_meta.h]. The map is the first parameter of
+ * each call. */
 enum { SCALARS = 11, ARRAYS = 6, LONGEST = 5 };
 enum { RANK = 1 };
 
@@ -129,7 +130,7 @@ static const char *const SCALAR[SCALARS] = {
 static const struct {
   const char *name;
   size_t entry_bytes;
-  int fewer; /* the rank minus the number of entries */
+  int fewer; /* rank of the map minus number of entries */
 } ARRAY[ARRAYS] = {{"global_dim", 8, 0},
                    {"global_strides", 8, 1},
                    {"box_dim", 4, 0},
@@ -155,7 +156,7 @@ enum { N_ENCODERS = sizeof ENCODERS / sizeof *ENCODERS };
 typedef struct {
   uint32_t callback;
   int node;                        /* offset of a pointer to a struct with the other parameters */
-  int function, parameters, extra; /* offsets in this struct, or in the parameters if node is -1 */
+  int function, parameters, extra; /* offsets in that struct; in the parameters if node is -1 */
   int kernel;                      /* offset of a CUkernel, which is used if the function is NULL */
 } LaunchShape;
 

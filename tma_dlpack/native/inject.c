@@ -39,7 +39,7 @@ enum { LAUNCHES_WITHOUT_NEWS = 100000, LAUNCHES_NOW_AND_THEN = 1000, PAUSE_MS = 
  * has the properties of the address that rules test: the low 5 bits, whether the address is 0, and
  * whether the address is too large. */
 typedef struct {
-  uint32_t callback, unreadable; /* `unreadable` has a bit for each array, and MAP_BIT */
+  uint32_t callback, unreadable; /* `unreadable`: a bit for each array; MAP_BIT for the map */
   int32_t result, scalar[SCALARS];
   uint32_t address_kind, unused;
   union {
@@ -184,9 +184,9 @@ static uint64_t modes_of(const void *map) {
   return word & ~((uint64_t)1 << 21);
 }
 
-/* Return the word of `modes_seen` that has the bit of a map's modes; `bit` receives the mask of
- * this bit. If the bit is 0 in the word, no known map has these modes. This test quickly rejects
- * most bytes that are not a map. */
+/* `modes_seen` is a set of hashed modes, with one bit for each hash. Return the word that has the
+ * bit of `modes`, and write the mask of this bit to `bit`. If the bit of the word is 0, no known
+ * map has these modes. This test quickly rejects most bytes that are not a map. */
 static _Atomic uint64_t *known_modes(uint64_t modes, uint64_t *bit) {
   uint64_t hash = mixed(modes, 0);
   *bit = (uint64_t)1 << (hash & 63);
@@ -328,8 +328,8 @@ static void put_arguments(Line *line, const Begun *b) {
   }
 }
 
-/* Write a line for the first call with these arguments, and add `more` to the count of the line.
- * `map` points to the 128 bytes if the call made a map. Otherwise `map` is NULL. */
+/* Write a line about a call whose arguments no earlier call had. Add `more` to the count of the
+ * line. `map` points to the 128 bytes if the call made a map. Otherwise `map` is NULL. */
 static void write_new(Begun *b, const char *function, const void *map, uint64_t more) {
   Record *record = next_id < MAX_IDS ? calloc(1, sizeof *record) : NULL;
   if (record == NULL) {
@@ -523,8 +523,8 @@ static const char *packed(const void *const *extra) {
   return NULL;
 }
 
-/* Return the record of a call whose map equals these 128 bytes, or NULL. The global addresses of
- * the two maps may differ. */
+/* Return the record of a call that made a map with these 128 bytes, or NULL. The global addresses
+ * are not compared. */
 static Record *map_in(const void *bytes) {
   uint64_t body[BODY_WORDS], bit;
   size_t slot;

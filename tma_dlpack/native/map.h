@@ -1,10 +1,10 @@
 /* map.h: MapStorage, the base class of TensorMap.
  *
  * A MapStorage has the tensor and the map's 128 bytes. The bytes are inside the object and aligned
- * to 128, so that `ptr` costs nothing. If C accepted the call, a MapStorage also has a record with
- * the parts of the call that the bytes do not contain. An attribute is decoded from the bytes when
- * a caller reads the attribute. tensor_map/storage.py has this class in Python, for builds without
- * a C compiler.
+ * to 128, so that `ptr` needs no copy of the bytes. If C accepted the call, a MapStorage also has a
+ * record with the parts of the call that the bytes do not contain. An attribute is decoded from the
+ * bytes when a caller reads the attribute. tensor_map/storage.py has this class in Python, for
+ * builds without a C compiler.
  */
 
 #ifndef TMA_DLPACK_MAP_H
@@ -16,9 +16,10 @@
 
 /* ---- the values of a map, from its bytes and its record -------------------------------------------- */
 
-/* Read the driver's arguments. If `fields` is NULL, decode the arguments from the bytes. If `data`
- * is not NULL, decode `data`, the original bytes: a caller with writable access may have changed
- * the bytes of the map. */
+/* Read the driver's arguments. If `fields` is not NULL, `fields` has the arguments. Otherwise
+ * decode the arguments from the bytes of the map. But if a caller has writable access to the bytes
+ * of the map, the caller may have changed the bytes. Therefore, if `data` is not NULL, decode
+ * `data`, the copy of the original bytes. */
 static void read_fields(const MapStorage *map, TmaDlpackDescribed *c) {
   if (map->fields != NULL) {
     *c = *map->fields;

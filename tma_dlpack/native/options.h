@@ -54,7 +54,7 @@ static int read_integers(const State *state, PyObject *value, int most, int64_t 
   return 1;
 }
 
-/* Read the value of the member with a name. */
+/* Read the value of the member that has the name `name`. */
 static int read_name(const Words *words, PyObject *name, int64_t *out) {
   for (int i = 0; i < MAX_MEMBERS && words->interned[i] != NULL; ++i)
     if (words->interned[i] == name) { /* This is the usual case, because Python interns literals. */
@@ -96,10 +96,10 @@ static int is_word(PyObject *value, const char *word) {
 
 /* ---- one function per argument ------------------------------------------------------------------- */
 
-/* Each function sets all members of its option, because `options` may have the values of an earlier
- * call (see JudgedCall.changed). The functions for common options are written here. For each row of
- * TMA_DLPACK_RARE_OPTIONS, a macro below defines a function for a rare option. These rows are
- * generated from tables/arguments.py. */
+/* Each function sets all members of `options` that belong to its argument, because `options` may
+ * have the values of an earlier call (see JudgedCall.changed). The functions for common options are
+ * written here. For each row of TMA_DLPACK_RARE_OPTIONS, a macro below defines a function for a
+ * rare option. These rows are generated from tables/arguments.py. */
 
 /* The options of a call. */
 typedef struct {
@@ -181,7 +181,8 @@ static int read_data_type(State *state, PyObject *value, Options *options) {
   return value == Py_None || read_member(state, DATA_TYPE, value, &options->o.asked_type);
 }
 
-/* Read the name of a set of rules, which is the default set of the kind of map, or "driver". */
+/* Read the name of a set of rules. The name is "driver", or the name of the default set for this
+ * kind of map: "libcudacxx" for tiled maps, "documented" for im2col maps. */
 static int read_rules(State *state, PyObject *value, Options *options) {
   PyObject *usual = options->o.kind == TMA_DLPACK_TILED ? state->libcudacxx : state->documented;
   options->o.driver_rules = 0;
@@ -234,8 +235,8 @@ static int read_allow(State *state, PyObject *value, Options *options) {
   }
 TMA_DLPACK_RARE_OPTIONS(READ_FLAG, READ_INTEGER, READ_OPTIONAL_INTEGER, READ_INTEGERS)
 
-/* Read a number from an attribute of a Target, or from an entry of the attribute if `entry` is not
- * -1. */
+/* Read a number from an attribute of a Target. If `entry` is not -1, the attribute is a tuple, and
+ * the number is the entry with the index `entry`. */
 static int target_number(PyObject *target, const char *attribute, Py_ssize_t entry, int64_t *out) {
   PyObject *number = PyObject_GetAttrString(target, attribute);
   if (number != NULL && entry >= 0) {
@@ -331,8 +332,8 @@ static void start_options(Options *options, int kind) {
   options->target_object = NULL;
 }
 
-/* Read a dict {argument: value} for the kind of map of `options`. Options that are not in the dict
- * keep their values. Return 0 to fall back to Python, possibly with an exception. */
+/* Read a dict {argument: value} into `options`, which has the kind of map. Options that are not in
+ * the dict keep their values. Return 0 to fall back to Python, possibly with an exception. */
 static int read_named(State *state, PyObject *arguments, Options *options) {
   PyObject *name, *value, *known = state->readers[options->o.kind];
   Py_ssize_t at = 0;

@@ -57,8 +57,8 @@ enum { CALLS_PER_KEPT = 8 };
  * immutable, so the options need not be read again. */
 typedef struct {
   PyObject *keywords, *values[MAX_PARAMETERS]; /* `values` has the arguments after the tensor */
-  Py_ssize_t given, count;                     /* numbers of positional and all arguments, or 0 */
-  int in_use;                                  /* set while a call with `values` may run Python */
+  Py_ssize_t given, count; /* number of positional arguments, and of all; 0 if no call is kept */
+  int in_use;              /* 1 while a call that uses `values` may run Python code */
   unsigned misses;
   Options options;
 } KeptCall;
@@ -75,7 +75,9 @@ typedef struct {
   int required;    /* number of parameters up to and including the last required parameter */
   int positional, count; /* number of parameters that may be positional; number of all parameters */
   KeptCall kept;
-  ReadOption read[MAX_PARAMETERS];    /* NULL for the tensor, and for a verb without a tensor */
+  /* For each parameter, the function that reads its argument. The tensor, which is parameter 0, has
+   * no such function, so read[0] is NULL. If the verb has no tensor, all entries are NULL. */
+  ReadOption read[MAX_PARAMETERS];
 } Quick;
 
 /* Return the index of the parameter with the name `keyword`. Return -1 if there is no such
@@ -326,8 +328,9 @@ static PyObject *quick_vectorcall(PyObject *self, PyObject *const *args, size_t 
 
 /* ---- attributes: those of the Python function ----------------------------- */
 
-/* Return an attribute of the object, else of the Python function. `__call__` is this object,
- * because IPython shows the signature of `__call__` if it differs from the object's signature. */
+/* Return an attribute of the object. If the object lacks the attribute, return the attribute of the
+ * Python function. `__call__` is the object itself, because IPython shows the signature of
+ * `__call__` if this signature differs from the object's signature. */
 static PyObject *quick_attribute(PyObject *self, PyObject *name) {
   if (PyUnicode_CompareWithASCIIString(name, "__call__") == 0) return Py_INCREF(self), self;
   PyObject *own = PyObject_GenericGetAttr(self, name);

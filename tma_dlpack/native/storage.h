@@ -50,7 +50,7 @@ typedef struct {
  * CPython's allocator for small objects. */
 typedef struct MapStorage {
   PyObject_HEAD
-  SpareMap *spare; /* gets the memory when the map is freed; if NULL, CPython gets the memory */
+  SpareMap *spare; /* receives the memory of the freed map; if NULL, CPython receives it */
   PyObject *tensor, *capsule, *arguments, *description, *data; /* each may be NULL */
   PyObject *producer; /* after with_address(int): the type of the earlier tensor, or NULL */
   PyObject *weak_references;

@@ -345,7 +345,7 @@ static int read_capsule(const Producer *producer, PyObject *capsule, View *view)
 
 /* Return 1 for a tensor on a CUDA device, 0 for a host tensor, and -1 to fall back to Python. All
  * arrays of NumPy are on the host, and all arrays of CuPy are on a GPU. For JAX, read the platform,
- * which is "cpu" or "gpu", because JAX's `__dlpack_device__` is slow: it takes half the time of
+ * which is "cpu" or "gpu", because JAX's `__dlpack_device__` is slow: it takes half as long as
  * `__dlpack__`. The platform does not show pinned memory or a GPU of another vendor, so the device
  * is read from the capsule later. */
 static int lies_on_cuda(const State *state, const Producer *producer, PyObject *tensor) {

@@ -410,7 +410,7 @@ def with_options_of(
 ) -> Callable[[Callable[[Any, dict[str, Any]], R]], OfMany[P, R]]:
     """Return a decorator that gives a function the parameters of `model`, except the first.
 
-    The first parameter of the decorated function is called `tensors`, and does not change.
+    The decorated function keeps its own first parameter, which is called `tensors`.
 
     >>> def make(x, size=1): ...
     >>> @with_options_of(make)

@@ -68,10 +68,15 @@ class Option(NamedTuple):
 
 
 RARE_OPTIONS = (
-    Option("shape", "integers", None, "extents of another description of the same memory"),
-    Option("strides", "integers", None, "of that description, in elements of the tensor"),
-    Option("offset", "integer", 0, "elements from the tensor's first one to the first described"),
-    Option("split_inner", "flag", False, "the last dimension as spans of the swizzle, outermost"),
+    Option("shape", "integers", None, "extents that replace the extents of the tensor"),
+    Option("strides", "integers", None, "strides that replace the tensor's strides, in elements"),
+    Option(
+        "offset",
+        "integer",
+        0,
+        "elements from the tensor's first element to the map's first element",
+    ),
+    Option("split_inner", "flag", False, "whether to split the last dimension into spans"),
     Option("ragged", "integer", None, "the dimension of slices of any length; -1 is the last"),
 )
 
