@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-ABI = 0x13140ba6  # checksum of the described struct, the rules and the options
+ABI = 0xd816328d  # checksum of the described struct, the rules and the options
 
 ADDRESS_END = 144115188075855872
 IM2COL = 1

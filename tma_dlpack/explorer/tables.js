@@ -33,7 +33,7 @@ const K = {
 };
 
 return {
-  ABI: 0x13140ba6,
+  ABI: 0xd816328d,
   K,
   // The predicates of matrix descriptors, and the functions of the two byte offsets.
   OPERAND_HOLDS: {

@@ -32,10 +32,10 @@ struct MakeOptions
   std::optional<int> data_type = std::nullopt; // a CUtensorMapDataType
   bool driver_rules = false; // true: check only what the driver requires
   std::vector<std::string> allow = {}; // ids of libcu++'s rules to switch off
-  std::optional<std::vector<std::int64_t>> shape = std::nullopt; // extents of another description of the same memory
-  std::optional<std::vector<std::int64_t>> strides = std::nullopt; // of that description, in elements of the tensor
-  std::int64_t offset = 0; // elements from the tensor's first one to the first described
-  bool split_inner = false; // the last dimension as spans of the swizzle, outermost
+  std::optional<std::vector<std::int64_t>> shape = std::nullopt; // extents that replace the extents of the tensor
+  std::optional<std::vector<std::int64_t>> strides = std::nullopt; // strides that replace the tensor's strides, in elements
+  std::int64_t offset = 0; // elements from the tensor's first element to the map's first element
+  bool split_inner = false; // whether to split the last dimension into spans
   std::optional<int> ragged = std::nullopt; // the dimension of slices of any length; -1 is the last
 };
 

@@ -24,7 +24,7 @@
 #endif
 
 /* A checksum of TmaDlpackDescribed, the rules and the options. */
-#define TMA_DLPACK_TABLES_ABI 0x13140ba6u
+#define TMA_DLPACK_TABLES_ABI 0xd816328du
 
 #define TMA_DLPACK_TILED 0
 #define TMA_DLPACK_IM2COL 1
@@ -63,61 +63,61 @@ TMA_DLPACK_BEGIN
 
 typedef struct {
   int64_t kind; /* TILED, IM2COL or IM2COL_WIDE */
-  int64_t rank; /* as it was given */
-  int64_t dims; /* the rank, or 0 where it is not 1..5: the end of loops over dimensions */
-  int64_t spatial; /* rank - 2 of an im2col map, 0..3: the end of loops over W, H, D */
-  int64_t corners; /* entries of a corner that are judged: spatial, or 1 for im2col-wide */
-  int64_t first_spatial; /* the dimension of W: 1, or 0 when interleaved */
-  int64_t address; /* of element (0, ..., 0) */
+  int64_t rank; /* number of dimensions; may be outside 1..5 */
+  int64_t dims; /* `rank` if it is 1..5, else 0; loops visit this number of dimensions */
+  int64_t spatial; /* number of spatial dimensions (W, H, D) of an im2col map, 0..3 */
+  int64_t corners; /* judged entries of a corner: `spatial`, but at most 1 for im2col-wide */
+  int64_t first_spatial; /* index of dimension W: 1, or 0 if the layout is interleaved */
+  int64_t address; /* address of element (0, ..., 0) */
   int64_t is_null; /* whether the tensor's own address is 0 */
-  int64_t data_type; /* CUtensorMapDataType, or -1 where maps have none for the tensor */
-  int64_t asked_type; /* the same as data_type= has it, or -1 */
-  int64_t element_bits; /* of the data type; 8 for a dtype without one */
-  int64_t is_packed; /* column of DATA_TYPES, of the type's row */
-  int64_t is_padded; /* column of DATA_TYPES, of the type's row */
-  int64_t is_float; /* column of DATA_TYPES, of the type's row */
-  int64_t packed_unit; /* column of DATA_TYPES, of the type's row */
-  int64_t type_interleaves; /* column of DATA_TYPES, of the type's row */
-  int64_t type_swizzles; /* column of DATA_TYPES, of the type's row */
+  int64_t data_type; /* CUtensorMapDataType, or -1 if maps have no type for the tensor */
+  int64_t asked_type; /* CUtensorMapDataType that data_type= names, or -1 if omitted */
+  int64_t element_bits; /* bits of a value of `data_type`; 8 if `data_type` is -1 */
+  int64_t is_packed; /* column of DATA_TYPES, in the row of `data_type` */
+  int64_t is_padded; /* column of DATA_TYPES, in the row of `data_type` */
+  int64_t is_float; /* column of DATA_TYPES, in the row of `data_type` */
+  int64_t packed_unit; /* column of DATA_TYPES, in the row of `data_type` */
+  int64_t type_interleaves; /* column of DATA_TYPES, in the row of `data_type` */
+  int64_t type_swizzles; /* column of DATA_TYPES, in the row of `data_type` */
   int64_t passes_nan; /* whether libcu++ does not check oobfill, as for float8 and float4 */
   int64_t interleave; /* TmaInterleaveLayout */
   int64_t swizzle; /* TmaSwizzle */
   int64_t l2_promotion; /* TmaL2FetchSize */
   int64_t oob_fill; /* TmaOobFill */
   int64_t mode; /* TensorMapIm2ColWideMode */
-  int64_t alignment_bytes; /* of the address and of every stride */
-  int64_t inner_stride; /* of dimension 0, in elements */
-  int64_t row_bits; /* that the tensor spans along dimension 0 */
-  int64_t global_dim[5]; /* extents, in values of the data type */
-  int64_t stride_bits[4]; /* of dimensions 1 to rank - 1 */
-  int64_t inside_bits[5]; /* that the dimensions inside span; those of extent 1 do not count */
-  int64_t box_count; /* entries of the box that were given */
+  int64_t alignment_bytes; /* required alignment of the address and of every stride */
+  int64_t inner_stride; /* stride of dimension 0, in elements */
+  int64_t row_bits; /* bits that the tensor spans along dimension 0 */
+  int64_t global_dim[5]; /* extents, in values of `data_type` */
+  int64_t stride_bits[4]; /* strides of dimensions 1 to `rank` - 1, in bits */
+  int64_t inside_bits[5]; /* entry d: bits that dimensions 0 to d - 1 span; dimensions of extent 1 do not count */
+  int64_t box_count; /* entries of the box in the call */
   int64_t box_dim[5]; /* the box of a tiled map */
-  int64_t inner_box; /* box_dim[0], a span if split, or the channels of an im2col map */
+  int64_t inner_box; /* box_dim[0], or `span_values` if split; for an im2col map, `channels` */
   int64_t inner_box_bits; /* bits of inner_box */
   int64_t box_bits; /* bits of the whole box, or of the column */
-  int64_t floor_box_bits; /* the same of box // element stride */
-  int64_t span_bits; /* one row of the swizzle pattern; 0 without swizzle */
-  int64_t elem_stride_count; /* entries that were given; the rank if none */
-  int64_t element_strides[5]; /* steps along each dimension */
-  int64_t ignores_inner_step; /* whether the innermost of them is ignored */
-  int64_t lower_count; /* entries of the lower corner that were given */
-  int64_t upper_count; /* entries of the upper corner that were given */
+  int64_t floor_box_bits; /* bits of the box after each entry is divided by its element stride, rounded down */
+  int64_t span_bits; /* bits of one row of the swizzle pattern; 0 without swizzle */
+  int64_t elem_stride_count; /* element strides in the call; `rank` if omitted */
+  int64_t element_strides[5]; /* element stride of each dimension */
+  int64_t ignores_inner_step; /* whether element_strides[0] is ignored */
+  int64_t lower_count; /* entries of the lower corner in the call */
+  int64_t upper_count; /* entries of the upper corner in the call */
   int64_t lower[3]; /* lower corner of an im2col map */
   int64_t upper[3]; /* upper corner of an im2col map */
-  int64_t corner_end; /* a corner entry lies in [-corner_end, corner_end) */
-  int64_t channels; /* per pixel */
-  int64_t pixels; /* per column */
-  int64_t is_split; /* whether split_inner= is given */
-  int64_t has_swizzle; /* whether swizzle= is given */
-  int64_t span_values; /* elements of a span, or of 16 bytes; 0 if not split */
-  int64_t is_ragged; /* whether ragged= is given */
-  int64_t ragged_dim; /* the dimension that it names; -1 without ragged= */
-  int64_t ragged_stride_bits; /* stride of that dimension */
-  int64_t has_tma; /* column of TARGETS, of the target's row */
-  int64_t is_sm_9x; /* column of TARGETS, of the target's row */
-  int64_t has_wide; /* column of TARGETS, of the target's row */
-  int64_t has_model; /* column of TARGETS, of the target's row */
+  int64_t corner_end; /* entries of corners must be in [-corner_end, corner_end) */
+  int64_t channels; /* channels per pixel */
+  int64_t pixels; /* pixels per column */
+  int64_t is_split; /* whether the call passes split_inner=True */
+  int64_t has_swizzle; /* whether the call passes swizzle= */
+  int64_t span_values; /* elements of a span, or of 16 bytes without swizzle; 0 if not split */
+  int64_t is_ragged; /* whether the call passes ragged= */
+  int64_t ragged_dim; /* dimension that ragged= names; -1 if omitted or out of range */
+  int64_t ragged_stride_bits; /* stride of `ragged_dim` */
+  int64_t has_tma; /* column of TARGETS, in the row of the target */
+  int64_t is_sm_9x; /* column of TARGETS, in the row of the target */
+  int64_t has_wide; /* column of TARGETS, in the row of the target */
+  int64_t has_model; /* column of TARGETS, in the row of the target */
   int64_t max_smem_bytes; /* shared memory of a block, after opt-in */
 } TmaDlpackDescribed;
 
@@ -141,10 +141,10 @@ typedef struct {
   int lower_count, upper_count;
   uint64_t allowed; /* rows of TMA_DLPACK_ALLOWABLE that are switched off */
   int64_t channels, pixels;
-  int shape_count; /* extents of another description of the same memory */
-  int stride_count; /* of that description, in elements of the tensor */
-  int64_t offset; /* elements from the tensor's first one to the first described */
-  int split_inner; /* the last dimension as spans of the swizzle, outermost */
+  int shape_count; /* extents that replace the extents of the tensor */
+  int stride_count; /* strides that replace the tensor's strides, in elements */
+  int64_t offset; /* elements from the tensor's first element to the map's first element */
+  int split_inner; /* whether to split the last dimension into spans */
   int has_ragged; int64_t ragged; /* the dimension of slices of any length; -1 is the last */
   int64_t box_sizes[TMA_DLPACK_MAX_RANK], elem_strides[TMA_DLPACK_MAX_RANK];
   int64_t lower[TMA_DLPACK_MAX_RANK], upper[TMA_DLPACK_MAX_RANK];
