@@ -378,7 +378,8 @@ class Request:
     def spatial_size(self, i: int) -> int:
         """Return the extent along spatial dimension i, where 0 is W.
 
-        A driver whose rules are measured reads the extent as a signed 32-bit integer.
+        The drivers that were measured read the extent as a signed 32-bit integer. If the target's
+        driver was not measured, the extent is returned unchanged.
         """
         size = int(self.arguments.global_dim[self.facts.first_spatial + i])
         return int32(size) if self.target.has_model else size

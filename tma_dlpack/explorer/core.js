@@ -190,8 +190,9 @@ const tmaRequest = (() => {
   /** Return the struct of a request, which the rules read. The struct's numbers may be out of range. */
   const read = (request) => answer(request, described(request));
 
-  /** Return [row, entry] of every rule that a request breaks, even if a prerequisite of the rule is broken too. The
-   *  fields in `other` replace fields of the struct. */
+  /** Return a list of [row, entry]: the row of each broken rule in T.RULES, and the index of each entry of a list that
+   *  breaks the rule. If the rule does not check entries, `entry` is -1. A rule is listed even if its prerequisite is
+   *  broken too. The fields in `other` replace fields of the struct. */
   function failuresOf(request, other = {}) {
     described(request);
     let at = 0;

@@ -88,8 +88,8 @@ const tmaFixes = (() => {
       .map((candidates) => first(request, a, fault, candidates, known)).filter(Boolean);
   }
 
-  /** Return the answers for a fault that break no new rule. If there is no such answer, return the first answer,
-   *  together with fixes of the rules that it breaks. */
+  /** Return the answers to a fault. If some answers break no new rule, return only these answers. Otherwise return the
+   *  first answer, together with fixes of the rules that the answer breaks. */
   function answersOf(request, fault, known, keepsTensor = false) {
     const steps = stepsOf(request, fault, known, keepsTensor), found = steps.filter(({ isEnough }) => isEnough);
     const others = known.filter((f) => f !== fault);

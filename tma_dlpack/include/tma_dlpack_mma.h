@@ -111,7 +111,7 @@ __device__ inline void wgmma_fence()
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-// Put all wgmma() calls after the last commit into a group.
+// Close a group. The group contains all wgmma() calls since the previous wgmma_commit().
 //   wgmma.commit_group | all 128 threads of a warpgroup | sm_90a | 0.2 | a bit of the last HGMMA
 //   e.g. wgmma_commit();
 __device__ inline void wgmma_commit()
