@@ -86,14 +86,17 @@ def compile_kernel(
     folder = str(path.resolve().parent) if path is not None else ""
     words = tuple(options)
     headers = _headers(text, folder or ".", words)
-    ptx, lowered = _compiled(text, label, folder, name, words, target, is_file, headers)
+    # A compiler compiles a template instance only if the source names it. All other kernels of a
+    # source are in every PTX of this source, so their names are not part of the cache's key.
+    instance = name if isinstance(name, str) and "<" in name else ""
+    ptx, lowered = _compiled(text, label, folder, instance, words, target, is_file, headers)
     return _with_kernel(ptx, name, label, lowered)
 
 
 def _headers(text: str, folder: str, options: tuple[str, ...]) -> Headers:
     """Return the headers that a source includes, from its folder, from this package and by -I.
 
-    A changed header must be compiled again, so headers are part of the keys of the caches below.
+    A changed header must be compiled again, so headers are part of the key of the cache.
     """
     named = _FOLDER_OPTION.findall("\n".join(options))  # "-I" and the folder may be two options
     places = [Path(place) for place in (folder, *named, tma.get_include())]
@@ -243,13 +246,13 @@ def _compiled(
     text: str,
     label: str,
     folder: str,
-    name: str | None,
+    instance: str,
     options: tuple[str, ...],
     target: str,
     is_file: bool,
     headers: Headers,
 ) -> tuple[str, dict[str, str]]:
-    """Return (PTX, name expression -> mangled name); the result is cached.
+    """Return (PTX of all kernels, template instance -> mangled name); the result is cached.
 
     NVRTC is tried first. nvcc is tried if NVRTC is missing or does not find a header. nvcc is also
     tried if NVRTC refuses a .cu file, because such a file may have host code.
@@ -261,9 +264,6 @@ def _compiled(
     arch = (arch or f"{target.rstrip('af')}a").replace("sm_", "compute_")
     rest = tuple(o for o in options if not o.startswith(("-arch=", "--gpu-arch")))
     nvcc = driver.tool("nvcc")
-    # nvcc compiles a template instance only if the source uses it. All other kernels of a source
-    # have the same PTX, so nvcc does not get their names.
-    instance = name if name and "<" in name else ""
     try:
         nvrtc = nvrtc_bindings()
     except tma.TmaUnsupportedError as missing:
@@ -272,16 +272,16 @@ def _compiled(
             raise tma.TmaUnsupportedError(
                 f"{label} is CUDA C++, and there is neither NVRTC nor nvcc to compile it: {fix}"
             ) from missing
-        return _by_nvcc(nvcc, text, label, folder, instance, rest, arch, headers), {}
-    ptx, lowered, log = _by_nvrtc(nvrtc, text, label, folder, name, rest, arch)
-    # NVRTC's log has "__nv_name_map" if the source has no kernel of this name. Compile again
-    # without the name, so that the message can list the kernels of the source.
+        return _by_nvcc(nvcc, text, label, folder, instance, rest, arch), {}
+    ptx, lowered, log = _by_nvrtc(nvrtc, text, label, folder, instance, rest, arch)
+    # NVRTC's log has "__nv_name_map" if the source has no such instance. Compile again without the
+    # instance, so that the message can list the kernels of the source.
     if "__nv_name_map" in log:
-        ptx, lowered, log = _by_nvrtc(nvrtc, text, label, folder, None, rest, arch)
+        ptx, lowered, log = _by_nvrtc(nvrtc, text, label, folder, "", rest, arch)
     if ptx:
         return ptx, lowered
     if nvcc is not None and (is_file or _MISSING_HEADER.search(log)):
-        return _by_nvcc(nvcc, text, label, folder, instance, rest, arch, headers), {}
+        return _by_nvcc(nvcc, text, label, folder, instance, rest, arch), {}
     raise _not_compiled(label, "NVRTC", log)
 
 
@@ -312,19 +312,18 @@ def _by_nvrtc(
     text: str,
     label: str,
     folder: str,
-    name: str | None,
+    instance: str,
     options: tuple[str, ...],
     arch: str,
 ) -> tuple[str, dict[str, str], str]:
-    """Return (PTX, name expression -> mangled name, log); PTX is "" if the compilation fails."""
+    """Return (PTX, instance -> mangled name, log); PTX is "" if the compilation fails."""
     success = nvrtc.nvrtcResult.NVRTC_SUCCESS
     file_name = Path(label).name if folder else _TEXT
     result, program = nvrtc.nvrtcCreateProgram(text.encode(), file_name.encode(), 0, [], [])
     if result != success:
         raise tma.TmaUnsupportedError(f"NVRTC cannot start: {result}")
-    expressions = [name] if name and not name.startswith("_Z") else []
-    for expression in expressions:
-        nvrtc.nvrtcAddNameExpression(program, expression.encode())
+    if instance:
+        nvrtc.nvrtcAddNameExpression(program, instance.encode())
     # With -default-device, functions without __device__ are compiled for the device. -lineinfo adds
     # line numbers of the source to the PTX, so that findings can name these lines.
     own = [f"--gpu-architecture={arch}", "-default-device", "-lineinfo"]
@@ -338,10 +337,10 @@ def _by_nvrtc(
         nvrtc.nvrtcDestroyProgram(program)
         return "", {}, log or str(result)
     lowered = {}
-    for expression in expressions:
-        result, mangled = nvrtc.nvrtcGetLoweredName(program, expression.encode())
+    if instance:
+        result, mangled = nvrtc.nvrtcGetLoweredName(program, instance.encode())
         if result == success:
-            lowered[expression] = mangled.decode()
+            lowered[instance] = mangled.decode()
     ptx = _output(nvrtc, program, "PTX")
     nvrtc.nvrtcDestroyProgram(program)
     # If the source is a text, NVRTC writes the current folder before the file name. Remove this
@@ -358,7 +357,6 @@ def _output(nvrtc: Any, program: Any, what: str) -> str:
     return bytes(buffer).rstrip(b"\0").decode(errors="replace")
 
 
-@lru_cache(maxsize=32)
 def _by_nvcc(
     nvcc: str,
     text: str,
@@ -367,9 +365,8 @@ def _by_nvcc(
     instance: str,
     options: tuple[str, ...],
     arch: str,
-    headers: Headers,
 ) -> str:
-    """Return the PTX of all kernels of a source and of a template instance; the PTX is cached."""
+    """Return the PTX of all kernels of a source and of a template instance."""
     if instance:
         text += f"\nstatic auto* tma_dlpack_instance = &{instance};\n"
     with tempfile.TemporaryDirectory(prefix="tma_dlpack_kernel_") as scratch:
