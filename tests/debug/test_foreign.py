@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import html
 import io
 import json
 import lzma
@@ -266,3 +267,19 @@ def test_a_name_of_a_file_is_escaped_in_an_error(capsys):
     assert capsys.readouterr().err == (
         "error: /no/a\\x1b[2J\\u202e.log: no such file or directory\n"
     )
+
+
+@pytest.mark.parametrize("command", ["explain", "lint"])
+def test_a_page_of_several_files_shows_each_result_below_the_name_of_its_file(command, tmp_path):
+    suffix = Path(FILES[command]).suffix
+    content = (EXAMPLES / FILES[command]).read_bytes()
+    paths = [tmp_path / f"{name}{suffix}" for name in ("a<b", "c")]
+    for path in paths:
+        path.write_bytes(content)
+    page = tmp_path / "page.html"
+    assert main([command, *map(str, paths), "--html", str(page)]) == STATUS[command]
+    shown = page.read_text("utf-8")
+    places = [shown.index(f"<b>{html.escape(str(path))}</b>") for path in paths]
+    assert places == sorted(places)
+    assert main([command, str(paths[1]), "--html", str(page)]) == STATUS[command]
+    assert f"<b>{paths[1]}</b>" not in page.read_text("utf-8")

@@ -86,7 +86,15 @@ def _show_each(options: argparse.Namespace, found: Sequence[tuple[str, Any]], **
         return
     words = "\n\n".join(f"{coerce.printable(name)}: {one}" for name, one in found)
     results = _Several([one for _, one in found])
-    cli.show(options, results, words, lambda: "".join(r._repr_html_() for r in results.all), **to)
+    cli.show(options, results, words, lambda: _page(found), **to)
+
+
+def _page(found: Sequence[tuple[str, Any]]) -> str:
+    """Return the HTML of the results of files; with several files, each below the file's name."""
+    from tma_dlpack.debug.core import cards
+
+    names = [cards.bold(coerce.printable(name)) * (len(found) > 1) for name, _ in found]
+    return "".join(name + one._repr_html_() for name, (_, one) in zip(names, found, strict=True))
 
 
 class _Several(NamedTuple):
@@ -179,7 +187,8 @@ def _lint(options: argparse.Namespace) -> int:
             "--sarif and --html - both write to standard output; name a file for one"
         )
     if options.html is not None:
-        _write_pages(options.html, reports)
+        page = _page([(report.file, report) for report in reports])
+        cli.write(options.html, tma.draw.page("tma_dlpack lint", [page]))
     if options.json or options.sarif:
         cli.write(cli.STDOUT, lint.printed(reports, failures, sarif=options.sarif) + "\n")
     else:
@@ -197,17 +206,6 @@ def _lint(options: argparse.Namespace) -> int:
     if strict or not all(report.ok for report in reports):
         return cli.EXIT_REFUSED
     return cli.EXIT_NOTHING if failures or any(report.notes for report in reports) else cli.EXIT_OK
-
-
-def _write_pages(to: Path, reports: Sequence[Any]) -> None:
-    """Write the reports of several files as one page, each with the file's name."""
-    from tma_dlpack.debug.core import cards
-
-    parts: list[str] = []
-    for report in reports:
-        parts += [cards.bold(coerce.printable(report.file))] * (len(reports) > 1)
-        parts.append(report._repr_html_())
-    cli.write(to, tma.draw.page("tma_dlpack lint", parts))
 
 
 @cli.command(
