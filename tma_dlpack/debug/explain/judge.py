@@ -271,9 +271,10 @@ def _explained(violation: tma.Violation, read: PrintedArguments) -> tma.Violatio
 def _overflow(stride: int | None) -> str:
     """Return a description of a stride's overflow, or "" if the stride did not overflow.
 
-    A stride overflows if a program converts a negative number of elements to unsigned 64 bits. The
-    stride is just below 2^64 if the program multiplied by the bytes of an element. The stride is
-    just below 2^61 if the program multiplied by the bits of an element and divided by 8.
+    A stride overflows if a program converts a negative number of elements to unsigned 64 bits. If
+    the program multiplied this number by the bytes of an element, the stride is just below 2^64. If
+    the program multiplied it by the bits of an element and divided by 8, the stride is just below
+    2^61.
 
     >>> _overflow(2305843007066210304)
     '2^61 - 2147483648: a negative stride, as a 32-bit product that overflowed gives it'

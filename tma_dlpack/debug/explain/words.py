@@ -1,7 +1,6 @@
 """The lines of a log, the words for the driver's arguments in logs, and a normal form of text.
 
-`plain` removes colours, `streams_of` splits a log into the lines of each process, without the
-prefixes of loggers.
+`plain` removes colours. `streams_of` splits a log by process, and removes the prefixes of loggers.
 
 A *strong* word, such as ``globalDim``, has one meaning in nearly all logs. A *weak* word (``dim``,
 ``shape``, ``format``) counts only near strong words. `FORMS` has the formats of the projects that

@@ -38,8 +38,8 @@ class Trace:
     Attributes
     ----------
     maps : tuple of TracedMap
-        Each different map, in the order of the first calls. Inside the ``with`` block, only the
-        maps that were made until now.
+        Each different map, in the order of the first calls. Inside the ``with`` block of `trace`,
+        only the maps that were made until now.
     notes : tuple of str
         Calls that could not be traced, and why.
 
@@ -52,7 +52,8 @@ class Trace:
     """
 
     def __init__(self, raw: Raw | Path) -> None:
-        # A folder is read again at each use, until `_freeze` replaces it by its content.
+        # If `_source` is a folder, the folder is read again at each use, until `_freeze` replaces
+        # the path by the records.
         self._source = raw
         self._read: tuple[Raw, tuple[TracedMap, ...]] | None = None
 
@@ -136,7 +137,10 @@ class Trace:
         return report.as_html(self._head(), [overview, *self._sections(most_bytes)])
 
     def _sections(self, most_bytes: int = 0) -> Iterator[report.Section]:
-        """Yield a section for each map, and the notes; pictures have at most `most_bytes`."""
+        """Yield a section for each map, then the notes.
+
+        All pictures together have at most `most_bytes` bytes.
+        """
         room = most_bytes
         for number, traced in enumerate(self.maps, 1):
             pictures = _pictures(traced) if room > 0 else ""
