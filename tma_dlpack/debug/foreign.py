@@ -379,7 +379,8 @@ def _candidates(text: str) -> Iterator[tuple[int, str]]:
         for found in pattern.finditer(text):
             if pattern is _DIGITS or found[0].count("0x") >= 8:
                 yield bisect.bisect_left(ends, found.start()), found[0]
-    # Entries such as "opaque[0] = 0x12", if their number is the number of words in one map.
+    # Entries such as "opaque[0] = 0x12" may be a dump if there are as many entries as words in one
+    # map.
     words = _ASSIGNED.findall(text[: 64 * LONGEST_DUMP])
     if len(words) in (16, 32, 128):
         yield 0, " ".join(words)

@@ -120,7 +120,7 @@ _SHORT: Final = tuple(
 
 
 def places_of(text: str) -> dict[Result, int]:
-    """Return the driver's results in a text, each with the index of its first mention, in order."""
+    """Return each driver result in a text and the index of its first mention, in ascending order."""
     patterns = _PATTERNS + _SHORT * (len(text.strip()) <= LONGEST_SYMPTOM)
     matches = (match for pattern in patterns for match in pattern.finditer(text))
     # The keys of `_KNOWN` are phrases in lower case, and names in CUDA's spelling.
@@ -213,7 +213,7 @@ def where_notes(text: str, is_mixed: bool) -> list[str]:
 ENCODE = "encode"
 # The `source` of failures that end a launch.
 _MEASURED = "measured, H200"
-# Number of characters before and after a failure that are searched for the name of its cause.
+# The name of a cause is searched in this number of characters before and after the failure.
 _NEAR = 2_000
 _LONG = 1 << 15  # characters
 _LONGEST_EVIDENCE = 90  # characters

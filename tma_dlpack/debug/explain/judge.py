@@ -213,8 +213,8 @@ UNREAD = 0
 
 def _call(read: PrintedArguments) -> dict[str, Any]:
     """Return the arguments of the driver's call; pad each list to the length for the rank."""
-    # `global_strides` has no entry for dimension 0. A 0 in its place makes the length equal to the
-    # rank.
+    # `global_strides` has no entry for dimension 0. A 0 in place of this entry makes the length
+    # equal to the rank.
     strides = () if read.global_strides is None else (0, *read.global_strides)
     rank = read.rank
     if rank is None:

@@ -95,7 +95,8 @@ def _is_alike(found: Field, others: list[Field], form: Form) -> bool:
     sign between word and value are compared.
     """
     if form.words:
-        # The word must belong to the form, and its list must have the brackets of the other lists.
+        # The word must belong to the form, and the list after the word must have the same kind of
+        # brackets as the other lists.
         brackets = {f.value.bracket for f in others if f.argument in ARRAYS and f.value.numbers}
         fits = not (found.argument in ARRAYS and brackets) or found.value.bracket in brackets
         return found.word in form.words and fits

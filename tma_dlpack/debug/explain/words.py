@@ -329,7 +329,8 @@ def _with_names(text: str) -> str:
         written = []
         for name, words in pairs:
             value, declared = _passed(text, call.start(), words)
-            # A declaration such as "dims[2] = {64, 128}" would be read as a second printout.
+            # Remove a declaration such as "dims[2] = {64, 128}", because it would be read as a
+            # second printout.
             edits |= dict.fromkeys(declared, "_")
             written += [f"{name}={value}"] if re.search(r"\d|CU_|NULL|nullptr", value) else []
         edits[call.span("passed")] = ", ".join(written) or call["passed"]

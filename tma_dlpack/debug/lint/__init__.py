@@ -120,7 +120,8 @@ def lint(
     mistakes: dict[str, list[rules.Mistake]] = {}
     functions = 0
     for module in modules(given.text):
-        # each function is checked alone; a call counts as its callee's events in the worst order
+        # each function is checked alone; a call counts as the events that `summaries` returns for
+        # the callee
         callees = summaries(module.functions)
         names = map(short_name, module.unread)
         unread += [f"{name}: its braces do not close; not checked" for name in names]

@@ -112,10 +112,11 @@ class Access:
     _at: dict[tuple[int, frozenset[str]], Value | None] = field(default_factory=dict)
 
     def at(self, thread: int, kept: frozenset[str]) -> Value | None:
-        """Return the address in a thread, minus its constant; None if the thread skips the access.
+        """Return the address that a thread computes, without the constant part.
 
-        Registers with several writes are replaced by their values in the first iteration of a loop,
-        except for the registers in `kept`.
+        The result is None if the thread skips the access. Registers with several writes are
+        replaced by their values in the first iteration of a loop, except for the registers in
+        `kept`.
         """
         key = thread, kept
         if key not in self._at:
@@ -205,7 +206,7 @@ class Events:
 
     @cached_property
     def _results(self) -> set[str]:
-        """The registers that hold results of wgmma, including registers to which mov copied a result."""
+        """The registers that hold results of wgmma, directly or after a mov."""
         found = {name for access in self.accesses for name in access.results}
         moves = [(written(code), code.split()[-1]) for block in self.flow.blocks
                  for code in block.code if code.opcode.startswith("mov")]  # fmt: skip

@@ -147,7 +147,7 @@ class Row(NamedTuple):
 
     file: str
     line: int
-    # number (from 1) of the row of the call at which this line was inlined; 0 if it was not inlined
+    # if this line was inlined at a call, the number (from 1) of the row of the call; otherwise 0
     caller: int
 
 

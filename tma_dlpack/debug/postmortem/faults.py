@@ -52,7 +52,8 @@ def faults_of(dump: Dump) -> list[Fault]:
         dataclasses.replace(fault, alike=len(warps), listing=listing(dump, pc))
         for fault, pc, warps in kinds.values()
     ]
-    # a warp may have ended before its exception was reported, so that only its SM has the address
+    # a warp may have ended before its exception was reported; then only the row of the SM has the
+    # address of the instruction
     for sm in dump.sms:
         pc = int(sm["error_pc"])
         if sm["has_error_pc"] and pc not in seen:

@@ -335,8 +335,8 @@ def _add_process(raw: Raw, unknown: list[Raw], path: Path) -> None:
             found = {**line, "process": index, "count": 0, "call": None}
             unknown.append({**found, "kernels": [{**kernel, "count": 1}]})
     # A call with an unreadable pointer may end the program. For such a call, inject.c writes a line
-    # without a result and adds 1 to its count before the call. If the call returns, inject.c
-    # subtracts the 1 again, and the line is dropped here because its count is 0.
+    # without a result and adds 1 to the count of this line before the call. If the call returns,
+    # inject.c subtracts the 1 again, and the line is dropped here because its count is 0.
     raw["maps"] += [found for found in maps.values() if found["count"] > 0]
 
 
