@@ -120,7 +120,7 @@ _SHORT: Final = tuple(
 
 
 def places_of(text: str) -> dict[Result, int]:
-    """Return each driver result in a text and the index of its first mention, in ascending order."""
+    """Return each CUresult in a text and the index of its first mention, in ascending order."""
     patterns = _PATTERNS + _SHORT * (len(text.strip()) <= LONGEST_SYMPTOM)
     matches = (match for pattern in patterns for match in pattern.finditer(text))
     # The keys of `_KNOWN` are phrases in lower case, and names in CUDA's spelling.
