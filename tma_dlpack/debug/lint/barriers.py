@@ -60,7 +60,7 @@ unreleased | BARRIER_ARRIVALS | a loop waits for a stage to be released before e
 # maximum number of blocks of a cluster (with the non-portable size)
 _MOST_BLOCKS = 16
 # limits on the work: maximum number of instructions on mbarriers in a function, and maximum number
-# of arrivals at a family, because every pair of these arrivals is compared
+# of arrivals at a family (every pair of these arrivals is compared)
 _MOST_SITES = 2000
 _MOST_ARRIVALS = 16
 # instructions that read shared memory, such as "ldmatrix" or "cp.async.bulk.global.shared::cta"

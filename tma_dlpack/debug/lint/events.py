@@ -100,8 +100,8 @@ class Access:
     # (constant of the address, bytes) of each instruction
     spans: list[tuple[int, int]] = field(default_factory=list)
     code: list[Instruction] = field(default_factory=list)
-    # gives the values of registers that are written several times; None unless `what` is "write" or
-    # "read"
+    # the function's flow, which gives the values of registers that are written several times; None
+    # unless `what` is "write" or "read"
     flow: Flow | None = None
     # registers in the address; the next write of such a register changes the address
     registers: frozenset[str] = frozenset()
