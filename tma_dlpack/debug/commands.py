@@ -264,7 +264,7 @@ def _postmortem(options: argparse.Namespace) -> int:
             whole = "whole " * bool(ended.notes)
             why = f"the program ended with status {ended.status}, and no {whole}GPU core dump "
             why += "was made"
-            # The keys of `PostMortem.to_json`, without findings.
+            # The JSON has the keys of `PostMortem.to_json`, but no findings.
             names = ("faults", "barriers", "maps", "kernels", "notes")
             empty = json.dumps({name: [] for name in names} | {"target": None})
             cli.write(options.out or sys.stderr, f"{empty if options.json else why}\n")
@@ -285,7 +285,7 @@ def _dumps(options: argparse.Namespace) -> int:
         try:
             found.append((core, post.postmortem(core)))
         except (tma.TmaError, OSError) as error:
-            # `main` prints the error of a single dump.
+            # If this is the only dump, raise the error, which `main` prints.
             if len(options.core) == 1 and not isinstance(error, tma.TmaUnsupportedError):
                 raise
             unread = True

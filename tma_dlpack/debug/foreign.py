@@ -215,11 +215,11 @@ _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]+)")
 # Maximum number of characters of a dump. The output of gdb's x/128xb has 1,500
 # characters.
 LONGEST_DUMP = 8_000
-# A line of a dump: a label, then a hex number; or 16 to 32 bytes without blanks.
+# A line of a dump: a hex number, which may follow a label, or 16 to 32 bytes without blanks.
 _HEX_LINE = re.compile(
     r"(?:[^\n:{}=]{0,60}:)?[ \t]*(?:0[xX])?[0-9a-fA-F]{2,16}(?:[ \t,;:|].*)?|[0-9a-fA-F]{32,64}"
 )
-# The beginning of a line of a dump: four numbers, or 32 bytes.
+# The beginning of a line of a dump: four hex numbers, or 32 bytes without blanks.
 _FOUR = re.compile(
     r"(?:[^\n:{}=]{0,60}:)?(?:[ \t,]*(?:0[xX])?[0-9a-fA-F]{2,16}(?![\w:.-])){4}|[0-9a-f]{64}"
 )
@@ -379,7 +379,8 @@ def _candidates(text: str) -> Iterator[tuple[int, str]]:
         for found in pattern.finditer(text):
             if pattern is _DIGITS or found[0].count("0x") >= 8:
                 yield bisect.bisect_left(ends, found.start()), found[0]
-    # Entries such as "opaque[0] = 0x12", if their number is the number of words in one map.
+    # Entries such as "opaque[0] = 0x12" may be a dump if there are as many entries as words in one
+    # map.
     words = _ASSIGNED.findall(text[: 64 * LONGEST_DUMP])
     if len(words) in (16, 32, 128):
         yield 0, " ".join(words)

@@ -33,7 +33,7 @@ def answer(words: Sequence[str], seconds: float) -> subprocess.CompletedProcess[
 
 
 def begin(words: Sequence[str], variables: dict[str, str]) -> subprocess.Popen[bytes] | OSError:
-    """Start a program with more environment variables; return the error if this fails."""
+    """Start a program with additional environment variables; return the error if this fails."""
     try:
         return subprocess.Popen(words, env={**os.environ, **variables})
     except OSError as error:

@@ -1,16 +1,17 @@
 """`explain`: the cause of a failed encode or launch, from the text that the program printed.
 
-`lines` splits a text by process. `read` groups the lines ``name = value`` of one printout into a
-block, with the tables of `words`, which also normalises numbers. `printed` converts a block to the
-driver's arguments, and `judge` checks these arguments against the rules. `sentences` recognises the
-error messages of other projects. `failures` recognises the driver's results and all other failures,
-and ranks the causes of a failure.
+`words` splits a text by process, normalises its numbers, and has the tables of the words for
+arguments. `read` groups the lines ``name = value`` of one printout into a block. `printed` converts
+a block to the driver's arguments, and `judge` checks these arguments against the rules. `sentences`
+recognises the error messages of other projects. `failures` recognises the driver's results and all
+other failures, and ranks the causes of a failure.
 
 Text files next to the modules describe the printouts of other projects, one row per project. To add
-a format, add a row to FORMS in words.txt. The row has the words that identify a block of the
-format. It also has the format's differences from the driver: the order of arrays, the units, and
-the arguments that are not printed. Add new spellings of arguments to STRONG or WEAK in words.txt.
-Add an example printout with the expected arguments to tests/debug/printed_forms.py.
+a format, add a row to FORMS in words.txt. The row lists the words that identify a block of the
+format. It also lists the differences between the printout and the driver's arguments, such as the
+unit of strides and the arguments that are not printed. Add new spellings of arguments to STRONG or
+WEAK in words.txt. Add an example printout with the expected arguments to
+tests/debug/printed_forms.py.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def explain(text: str | BaseException, target: tma.Target | str = "sm_90") -> Ex
     Raises
     ------
     TmaPreconditionError
-        If `text` is not a str, or `target` is not a target. The content of a text never raises.
+        If `text` is not a str, or `target` is not a target. The content of a str never causes an
+        error.
 
     Notes
     -----
@@ -159,7 +161,7 @@ class _Log(Lines):
         super().__init__(self._relevant(lines) if len(text) > LONG else lines)
 
     def _relevant(self, lines: list[tuple[int, str]]) -> list[tuple[int, str]]:
-        """Return the lines that may belong to an encode; skip the middle if they are too long."""
+        """Return the lines that may belong to an encode; skip the middle lines of a long text."""
         kept, stop = _near_words(lines, range(len(lines)))
         if stop is not None:
             rest, stop = _near_words(lines, range(len(lines) - 1, stop, -1))
@@ -213,8 +215,8 @@ def _printed(log: _Log, target: tma.Target) -> list[_Encode]:
     mixed: list[Block] = []
     whole: list[_Encode] = []
     cut: list[_Encode] = []
-    # Remove the lines of tma_dlpack_make.hpp, which also have the driver's names. `_refused` reads
-    # these lines.
+    # The lines that tma_dlpack_make.hpp printed also contain the driver's names. They are removed
+    # here, because `_refused` reads them.
     others = sentences.REFUSED_CALL.sub("", log.text).split("\n")
     numbered = [(number, line) for (number, _), line in zip(log.numbered, others, strict=True)]
     for block in blocks_in(streams_of(numbered)):

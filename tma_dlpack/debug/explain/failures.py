@@ -120,7 +120,7 @@ _SHORT: Final = tuple(
 
 
 def places_of(text: str) -> dict[Result, int]:
-    """Return the driver's results in a text, each with the index of its first mention, in order."""
+    """Return each CUresult in a text and the index of its first mention, in ascending order."""
     patterns = _PATTERNS + _SHORT * (len(text.strip()) <= LONGEST_SYMPTOM)
     matches = (match for pattern in patterns for match in pattern.finditer(text))
     # The keys of `_KNOWN` are phrases in lower case, and names in CUDA's spelling.
@@ -177,7 +177,7 @@ def result_notes(text: str, reports: Sequence[tma.Report]) -> list[str]:
 
 
 def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
-    """Return a note that explains mixed lines of a log, and error codes near these lines."""
+    """Return a note on why mixed lines are not read, and on error codes near these lines."""
     known = dict.fromkeys(map(_KNOWN.get, re.findall(r"(?<![\w.])\d{3}(?![\w.])", around)))
     found = [r for r in known if r and r.code in targets.STICKY and r.name not in text]
     return (
@@ -208,11 +208,12 @@ def where_notes(text: str, is_mixed: bool) -> list[str]:
 
 # -- failures and their causes --------------------------------------------------------------------
 
-# An id in `Failure.replaced_by`. If an encode was read, its report replaces the failure's causes.
+# This id in `Failure.replaced_by` stands for the arguments of an encode. If a text shows such
+# arguments, the failure is dropped, because the report on the encode replaces the failure's causes.
 ENCODE = "encode"
 # The `source` of failures that end a launch.
 _MEASURED = "measured, H200"
-# Number of characters before and after a failure that are searched for the name of its cause.
+# The name of a cause is searched in this number of characters before and after the failure.
 _NEAR = 2_000
 _LONG = 1 << 15  # characters
 _LONGEST_EVIDENCE = 90  # characters
@@ -317,7 +318,8 @@ def distinct_lines(text: str) -> str:
 def failures_in(text: str, replacing: Iterable[str] = ()) -> list[FoundFailure]:
     """Return the failures that a text shows, in the order of the text.
 
-    `replacing` has additional ids, such as `ENCODE`, which may replace a failure.
+    A failure is dropped if its `replaced_by` contains the id of another found failure, or an id in
+    `replacing`, such as `ENCODE`.
 
     >>> [seen.failure.id for seen in failures_in("illegal memory access ... the kernel hangs")]
     ['700', 'hang']
@@ -404,7 +406,7 @@ _NO_ERROR = (
 def _facts(read: PrintedArguments) -> dict[str, str]:
     """Return facts about a map: `Cause.fact` -> a text that is added to the cause.
 
-    A fact that begins with "ruled out" excludes the causes with its key.
+    A text that begins with "ruled out" excludes all causes with this `fact`.
     """
     facts = {"zeros": "ruled out (this map is not zeros)"}
     mode = {"tiled": "no .im2col", "im2col": "only .im2col", "im2col_wide": "only .im2col::w"}

@@ -213,8 +213,8 @@ UNREAD = 0
 
 def _call(read: PrintedArguments) -> dict[str, Any]:
     """Return the arguments of the driver's call; pad each list to the length for the rank."""
-    # `global_strides` has no entry for dimension 0. A 0 in its place makes the length equal to the
-    # rank.
+    # `global_strides` has no entry for dimension 0. A 0 in place of this entry makes the length
+    # equal to the rank.
     strides = () if read.global_strides is None else (0, *read.global_strides)
     rank = read.rank
     if rank is None:
@@ -271,9 +271,10 @@ def _explained(violation: tma.Violation, read: PrintedArguments) -> tma.Violatio
 def _overflow(stride: int | None) -> str:
     """Return a description of a stride's overflow, or "" if the stride did not overflow.
 
-    A stride overflows if a program converts a negative number of elements to unsigned 64 bits. The
-    stride is just below 2^64 if the program multiplied by the bytes of an element. The stride is
-    just below 2^61 if the program multiplied by the bits of an element and divided by 8.
+    A stride overflows if a program converts a negative number of elements to unsigned 64 bits. If
+    the program multiplied this number by the bytes of an element, the stride is just below 2^64. If
+    the program multiplied it by the bits of an element and divided by 8, the stride is just below
+    2^61.
 
     >>> _overflow(2305843007066210304)
     '2^61 - 2147483648: a negative stride, as a 32-bit product that overflowed gives it'

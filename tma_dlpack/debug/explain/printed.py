@@ -1,8 +1,8 @@
 """Converter of printed fields to arguments in the driver's order, units and lengths.
 
-A list is not read if its length fits neither the rank nor the other lists. If the project is known,
-a list is also not read if this project never prints such a list. Masked entries are not read
-either. A value that is not read is None.
+A list is not read in two cases: its length fits neither the rank nor the other lists, or the
+project that printed it is known and never prints such a list. Masked entries are not read either. A
+value that is not read is None.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ def _is_alike(found: Field, others: list[Field], form: Form) -> bool:
     sign between word and value are compared.
     """
     if form.words:
-        # The word must belong to the form, and its list must have the brackets of the other lists.
+        # The word must belong to the form, and the list after the word must have the same kind of
+        # brackets as the other lists.
         brackets = {f.value.bracket for f in others if f.argument in ARRAYS and f.value.numbers}
         fits = not (found.argument in ARRAYS and brackets) or found.value.bracket in brackets
         return found.word in form.words and fits
@@ -286,7 +287,8 @@ class _Lists:
             return ()
         shown = self.fields.get(name) or next(f for f in self.block.fields if f.argument == name)
         in_elements = shown.unit == "elements" or ("elements" in self.form.flags and not shown.unit)
-        # Only an unknown project may print another order or unit than the driver's.
+        # For a known project, the form determines the order and the unit. For an unknown project
+        # that prints no unit, `_turned` infers the order and the unit.
         is_general = self.form is GENERAL and not {*self.block.words} & DRIVERS_OWN
         turned = self._turned(values) if is_general and not shown.unit else None
         if turned is not None:
@@ -315,8 +317,8 @@ class _Lists:
         size = self.size
         shows_size = not self.form.words and values[0] in (1, 2, 4, 8, size)
         if len(values) in (rank, targets.MAX_RANK) and (leading or shows_size):
-            # If strides are in elements, the innermost stride is 1, which equals `in_elements`
-            # (True).
+            # If strides are in elements, the innermost stride is 1. `in_elements` is then True,
+            # which equals 1.
             if values[0] not in ((0, size, in_elements) if size else (0, 1, 2, 4, 8)):
                 return None
             # The innermost stride in bytes is the size of an element. Store this size if it is

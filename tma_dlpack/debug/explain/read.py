@@ -210,7 +210,7 @@ _AFTER_WORD = re.compile(
     r"|[ \t]+|(?=[\[({])|[ \t]*$)",
     re.MULTILINE,
 )
-_LINE_END = re.compile(r"[\n|;]")  # separators of fields, too
+_LINE_END = re.compile(r"[\n|;]")  # `|` and `;` also separate fields
 _CUT_WORD = re.compile(r"([A-Za-z_]\w*)[ \t]*\n[ \t]*$")
 _UNITS = dict.fromkeys(("elements", "element", "elems", "elem", "values"), "elements")
 _UNITS |= {"bytes": "bytes", "byte": "bytes", "b": "bytes", "": ""}
@@ -304,7 +304,7 @@ class Block:
         return (self.heading != "" or len(self.fields) > 1) and self.fields[-1].value.fault == "cut"
 
     def arguments(self, only_strong: bool = False) -> set[str]:
-        """Return the names of the arguments that all words, or only the strong words, show."""
+        """Return the arguments of all fields, or only of the fields with a strong word."""
         return {f.argument for f in self.fields if f.strong or not only_strong}
 
     @property
@@ -353,8 +353,8 @@ def form_of(block: Block) -> Form:
 def blocks_in(streams: list[Lines]) -> list[Block]:
     """Return the blocks of all streams, and mark the mixed blocks.
 
-    If a block of an unknown process overlaps a block of a known process, the lines of the first
-    block may belong to the second block. Then both blocks are mixed, unless both are whole.
+    Lines without a process may belong to any process. Therefore, if a block of such lines overlaps
+    a block of a known process, both blocks are marked as mixed, unless both are whole.
     """
     blocks = [(stream.process, block) for stream in streams for block in _blocks_of(stream)]
     named = [block for process, block in blocks if process]
@@ -372,8 +372,8 @@ def _blocks_of(stream: Lines) -> list[Block]:
         if not found.argument and not found.word:  # the rest of a list
             block.is_broken |= bool(block.fields) and found.line - block.last_line <= 1
             continue
-        # If a field follows a broken list, the output is mixed. If the text ends there, the list is
-        # cut off.
+        # If a field follows a broken list, the output is mixed. If the text ends after a broken
+        # list, the list is only cut off.
         block.is_mixed |= block.is_broken
         if found.argument:
             _add(blocks, found)
@@ -415,8 +415,9 @@ def _add(blocks: list[Block], found: Field) -> None:
         blocks.append(block := Block())
     named = [f for f in block.fields if f.argument == found.argument and f.place == found.place]
     same = next((f for f in named if f.key == found.key), None)
-    # The block may already have this word. The same value on the same line is a repetition, which
-    # is skipped. A field on another line, or with another value, begins a new block.
+    # `same` is the block's earlier field with this word. If the new field has the same value and
+    # the same line, it is a repetition, which is skipped. If the new field is on another line or
+    # has another value, it begins a new block.
     if same is not None:
         again = same.value[:2] == found.value[:2] and same.line == found.line
         if again or (not found.strong and same.sign != found.sign):

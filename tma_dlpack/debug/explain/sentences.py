@@ -151,7 +151,7 @@ def _device_fix(found: str, limit: str) -> str:
 
 
 def device_checks(text: str) -> Iterator[tuple[int, tma.Violation]]:
-    """Yield a violation for each failed check, after the index of its first line in the text."""
+    """Yield the place in the text and the violation of each failed check."""
     # Many threads print the same check. Their lines differ only in the block and the thread.
     failed: dict[tuple[str, ...], list[re.Match[str]]] = {}
     for match in _DEVICE_CHECK.finditer(text):
@@ -174,7 +174,7 @@ def device_checks(text: str) -> Iterator[tuple[int, tma.Violation]]:
 # -- exceptions of tma_dlpack_make.hpp ------------------------------------------------------------
 
 BEGINS = "tma_dlpack: refused: "
-#: The line of a refused call, which ends before the next such line begins.
+#: The line of a refused call. If the output joins two such lines, the match ends before the second.
 REFUSED_CALL: Final = re.compile(
     rf"{BEGINS}(?P<parts>(?:cuTensorMapEncode|rules=)(?:(?!{BEGINS})[^\n]){{0,8000}}?)"
     r"; (?:tma-dlpack|python -m tma_dlpack) explain says why"
@@ -204,8 +204,9 @@ _NO_BITS: Final = (
 class RefusedCall:
     """The parts of the line of a refusal.
 
-    `call`, `tensor` and `options` have the parts of these names, and `rules` has the set of rules.
-    `why` has the remaining text, such as the reason why there is no call.
+    `call` maps the names of the driver's arguments to the values in the line. `tensor` and
+    `options` map the names in these two parts to values. `rules` is the name of the set of rules.
+    `why` is the remaining text, such as the reason why there is no call.
     """
 
     function: str
@@ -225,7 +226,8 @@ class RefusedCall:
                 self.rules = part.removeprefix("rules=")
             elif name in ("options", "tensor"):
                 setattr(self, name, _pairs(rest))
-            # The broken rules that the header lists are skipped, because the call is checked again.
+            # The header's list of broken rules ("broken: ...") is skipped, because `check_call`
+            # checks the call again.
             elif not part.startswith(("broken: ", "allow names ")):
                 self.why = f"{self.why}; {part}" if self.why else part
 
@@ -257,7 +259,7 @@ def read_call(line: RefusedCall, number: int) -> PrintedArguments:
 
 
 def check_call(line: RefusedCall, read: PrintedArguments, target: tma.Target) -> tma.Report:
-    """Check a refused call like `check_tma_descriptor`.
+    """Check a refused call as `check_tma_descriptor` does.
 
     If the line does not show the tensor, only the driver's arguments are checked.
     """

@@ -1,7 +1,6 @@
 """The lines of a log, the words for the driver's arguments in logs, and a normal form of text.
 
-`plain` removes colours, `streams_of` splits a log into the lines of each process, without the
-prefixes of loggers.
+`plain` removes colours. `streams_of` splits a log by process, and removes the prefixes of loggers.
 
 A *strong* word, such as ``globalDim``, has one meaning in nearly all logs. A *weak* word (``dim``,
 ``shape``, ``format``) counts only near strong words. `FORMS` has the formats of the projects that
@@ -330,7 +329,8 @@ def _with_names(text: str) -> str:
         written = []
         for name, words in pairs:
             value, declared = _passed(text, call.start(), words)
-            # A declaration such as "dims[2] = {64, 128}" would be read as a second printout.
+            # Remove a declaration such as "dims[2] = {64, 128}", because it would be read as a
+            # second printout.
             edits |= dict.fromkeys(declared, "_")
             written += [f"{name}={value}"] if re.search(r"\d|CU_|NULL|nullptr", value) else []
         edits[call.span("passed")] = ", ".join(written) or call["passed"]

@@ -55,7 +55,7 @@ def lint(
 ) -> LintReport:
     """Return the mistakes that PTX code makes with TMA.
 
-    The PTX proves an error, because the addresses overlap and no path has the needed fence or wait.
+    An error is proved by the PTX: the addresses overlap, and no path has the needed fence or wait.
     A warning is a possible mistake. `lint` does not see values that are computed at run time, so a
     report without findings does not prove that the code is correct.
 
@@ -71,7 +71,7 @@ def lint(
     nvcc_flags : sequence of str
         Flags of nvcc, such as ``-Iinclude``; ``-arch=sm_90a`` is the default.
     notes : bool
-        If True, findings of severity "note" are in `findings`, else in `hidden`.
+        Whether findings of severity "note" are in `findings`; if False, they are in `hidden`.
 
     Returns
     -------
@@ -120,7 +120,8 @@ def lint(
     mistakes: dict[str, list[rules.Mistake]] = {}
     functions = 0
     for module in modules(given.text):
-        # each function is checked alone; a call counts as its callee's events in the worst order
+        # each function is checked alone; a call counts as the events that `summaries` returns for
+        # the callee
         callees = summaries(module.functions)
         names = map(short_name, module.unread)
         unread += [f"{name}: its braces do not close; not checked" for name in names]

@@ -59,8 +59,8 @@ unreleased | BARRIER_ARRIVALS | a loop waits for a stage to be released before e
 
 # maximum number of blocks of a cluster (with the non-portable size)
 _MOST_BLOCKS = 16
-# limits on the work: instructions on mbarriers in a function, and arrivals at a family; all pairs
-# of these arrivals are compared
+# limits on the work: maximum number of instructions on mbarriers in a function, and maximum number
+# of arrivals at a family (every pair of these arrivals is compared)
 _MOST_SITES = 2000
 _MOST_ARRIVALS = 16
 # instructions that read shared memory, such as "ldmatrix" or "cp.async.bulk.global.shared::cta"
@@ -164,7 +164,7 @@ def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterat
 
 
 def _moves(protocol: Protocol, site: Site) -> bool:
-    """Return whether each iteration of the loop around a site uses another barrier."""
+    """Return whether each iteration of the loop around a site uses a different barrier."""
     return bool(registers(site.index) & _written_in(protocol, protocol.loop_of(site.block)))
 
 

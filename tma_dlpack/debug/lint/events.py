@@ -100,7 +100,8 @@ class Access:
     # (constant of the address, bytes) of each instruction
     spans: list[tuple[int, int]] = field(default_factory=list)
     code: list[Instruction] = field(default_factory=list)
-    # values of registers that are written several times; None if the access is not ordinary
+    # the function's flow, which gives the values of registers that are written several times; None
+    # unless `what` is "write" or "read"
     flow: Flow | None = None
     # registers in the address; the next write of such a register changes the address
     registers: frozenset[str] = frozenset()
@@ -111,10 +112,11 @@ class Access:
     _at: dict[tuple[int, frozenset[str]], Value | None] = field(default_factory=dict)
 
     def at(self, thread: int, kept: frozenset[str]) -> Value | None:
-        """Return the address in a thread, minus its constant; None if the thread skips the access.
+        """Return the address that a thread computes, without the constant part.
 
-        Registers with several writes are replaced by their values in the first iteration of a loop,
-        except for the registers in `kept`.
+        The result is None if the thread skips the access. Registers with several writes are
+        replaced by their values in the first iteration of a loop, except for the registers in
+        `kept`.
         """
         key = thread, kept
         if key not in self._at:
@@ -141,7 +143,7 @@ class Event:
     what: str
     code: Instruction
     access: Access | None = None
-    # for a wait: the number of groups that may be pending after it
+    # for a wait: the number of groups that may still be pending when the wait ends
     number: int = 0
     # for "write_register": the register; for "results": the registers that are read
     registers: frozenset[str] = frozenset()
@@ -204,7 +206,7 @@ class Events:
 
     @cached_property
     def _results(self) -> set[str]:
-        """The registers with a result of wgmma, including the targets of mov."""
+        """The registers that hold results of wgmma, directly or after a mov."""
         found = {name for access in self.accesses for name in access.results}
         moves = [(written(code), code.split()[-1]) for block in self.flow.blocks
                  for code in block.code if code.opcode.startswith("mov")]  # fmt: skip
@@ -427,7 +429,8 @@ def overlap(a: Access, b: Access, exact: bool) -> str:
 # -- calls ----------------------------------------------------------------------------------------
 
 
-#: Name of a function -> the events of its worst case, in the worst order.
+#: Name of a function -> the events that a call of this function counts as, in the order that is
+#: most likely to break a rule.
 Callees = dict[str, tuple[str, ...]]
 #: Functions of the CUDA runtime that have no events.
 KNOWN_CALLS = ("vprintf", "__assertfail", "malloc", "free")
@@ -452,7 +455,8 @@ def summaries(functions: tuple[Function, ...]) -> Callees:
                         what[inner].append(block)
                 elif event not in ("write", "read") or ".shared" in code.opcode:
                     what[event].append(block)
-        # the worst order is bulk copies, then fences, then ordinary accesses
+        # the order that is most likely to break a rule: bulk copies, then fences, then ordinary
+        # accesses
         found[name] = (
             *(event for event in ("store", "load") if what[event]),
             *(event for event in _PASSED if _always(own[name], what[event])),

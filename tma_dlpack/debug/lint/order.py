@@ -57,8 +57,8 @@ _MACHINES: Final = (
 )
 
 #: `_ACCESS` matches ordinary accesses. The block whose memory is accessed cannot wait for such an
-#: access. `_END` matches the end of a thread. `_LEAVE` matches arrivals at a barrier. A block can
-#: wait for such an arrival before it ends.
+#: access, but this block can wait for an arrival at a barrier, which `_LEAVE` matches. `_END`
+#: matches the end of a thread.
 _ACCESS = re.compile(r"(ld|st|red|atom)\b(?!.*\.(async|param|local|const))")
 _END = re.compile(r"(ret|exit)\b")
 _LEAVE = re.compile(r"barrier\.cluster\.arrive|mbarrier\.arrive\S*\.shared::cluster|call\b|trap\b")
@@ -159,7 +159,7 @@ def _out_of_order(protocol: Protocol, machine: tuple[_Step, ...]) -> Iterator[Mi
 
 
 def _parted(protocol: Protocol) -> Iterator[Mistake]:
-    """Yield the first access to another block if a path from it ends without an arrival."""
+    """Yield the first access to another block if a path from the access ends without an arrival."""
     flow, values = protocol.flow, protocol.values
     if not any(code.opcode.startswith("mapa") for code in values.function.code):
         return

@@ -87,7 +87,7 @@ class Protocol:
         self.sites.append(site)
 
     def _families(self) -> None:
-        """Assign each site to a family, whose number is the address at which its ring begins."""
+        """Set `family` of each site to the address of the first barrier of the site's family."""
         starts: dict[int, int] = {}  # address of an indexed site -> start of its ring
         for at in sorted({site.at for site in self.sites if site.index and site.at >= APART}):
             # an unrolled loop has a site for each stage, so `at` may be the next stage of a ring
@@ -267,7 +267,7 @@ def _unwrapped(value: Value) -> Value:
 
 
 def _turned(index: tuple[Term, ...]) -> int:
-    """Return the constant n of an index ``(i + n) % stages`` in bytes, or 0 for other indices.
+    """Return the constant n of an index ``(i + n) % stages``, in bytes; 0 for other indices.
 
     PTX computes this remainder as i + n minus a multiple of a quotient. The dividend of the
     quotient is i + n.

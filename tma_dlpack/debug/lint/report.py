@@ -49,7 +49,8 @@ class LintFinding:
     message, fix : str
         Descriptions of the mistake and of its fix.
     path : tuple of str
-        The instructions of the mistake: the cause, then the use.
+        The instructions of the mistake: the cause, such as a write, then the use, such as a copy of
+        what was written.
     """
 
     rule: str
@@ -69,7 +70,7 @@ class LintFinding:
 
     @property
     def finding(self) -> report.Finding:
-        """The same finding as the record that all tools have."""
+        """The same finding as a `report.Finding`, the record that all tools use."""
         return report.Finding(
             self.rule, self.severity, self.message, self.fix, short_name(self.kernel), self.source,
             self.line, sites=self.sites, evidence=self.path, source=RULES[self.rule].source,
@@ -201,7 +202,7 @@ def as_json(reports: Iterable[LintReport]) -> str:
 def as_sarif(reports: Iterable[LintReport]) -> str:
     """Return the findings of several files as one run of SARIF 2.1.0."""
     of = [*reports]
-    # SARIF has the name of the kernel as it is in the PTX.
+    # SARIF shows the mangled name of the kernel, as in the PTX.
     return report.as_sarif(
         "tma_dlpack lint",
         {rule.id: (rule.about, rule.source) for rule in RULES.values()},
@@ -292,7 +293,10 @@ def _finding(kernel: str, group: list[Mistake], worst: Mistake) -> LintFinding:
 
 
 def _own(code: Instruction) -> Place:
-    """Return the places outside of library headers (innermost first), or else all places."""
+    """Return the places outside of library headers, or all places if all are in such headers.
+
+    The innermost place is first.
+    """
     outermost = code.place[-1][0] if code.place else ""
     project = _PROJECT.search(outermost)
     kept = (
@@ -362,7 +366,8 @@ class Suppressions:
 
     def _lines(self, file: str) -> dict[int, str]:
         """Return the lines of a source file that contain "lint:", by line number."""
-        # the file at the path in the PTX, or else a file of the same name in the folder of the PTX
+        # read the file at the path in the PTX; if there is no such file, read the file of the same
+        # name in the folder of the PTX
         if file not in self._read:
             places = [Path(file), *([self._folder / Path(file).name] if self._folder else [])]
             found = next((path for path in places if _is_source(path)), None)

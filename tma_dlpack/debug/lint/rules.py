@@ -1,10 +1,10 @@
 """Rules about pairs of events, such as a write and a later copy, which need a fence between them.
 
-A fact is (access, state, exact): an access, its state after the later events of a path, and
-whether the registers of its address are unchanged. A use is a later event that is a mistake in some
-states of the access. `_NEXT` maps events to changes of a state. `_PAIRS` lists the wrong states for
-each pair of a fact and its use. A use in a wrong state is an error if both accesses certainly touch
-the same byte and the state is wrong on every path. It is a warning if the state is wrong on only
+A fact is (access, state, exact): an access, its state after the later events of a path, and whether
+the registers of its address are unchanged. A use is a later event that is a mistake in some states
+of the access. `_NEXT` maps events to changes of a state. `_PAIRS` lists the wrong states for each
+pair of a fact and its use. A use in a wrong state is an error if both accesses certainly touch the
+same byte and the state is wrong on every path. A use is a warning if the state is wrong on only
 some paths. If nothing is known about the addresses, most pairs produce no finding.
 """
 
@@ -302,8 +302,8 @@ def _after(flow: Flow, block: int, event: Event, facts: Facts) -> Facts:
         return facts | {(access, "open", True): conditions}
     if what == "results":
         for fact, state, _ in facts:
-            # if a register is moved before its wgmma is complete, the target of the move is
-            # incomplete, too
+            # if mov copies a result before its wgmma is complete, the target of the mov is not
+            # complete either
             if fact.what == "mma" and state != "waited":
                 for source, target in event.moves:
                     if source in fact.results:

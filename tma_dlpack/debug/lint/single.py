@@ -244,7 +244,7 @@ def _clusters(events: Events) -> Iterator[Mistake]:
 
 _RANK = re.compile(r"\.tensor\.([1-5])d(?!.*(?:gather4|scatter4))")
 _OF_128_BYTES = re.compile(rf"\.param\b[^,()]*?([A-Za-z_$%][\w$]*)\s*\[{targets.MAP_BYTES}\]")
-_MOST_BYTES = 1 << 20  # an mbarrier can only expect fewer bytes than this
+_MOST_BYTES = 1 << 20  # an mbarrier can expect at most this number minus 1
 
 #: (index of a parameter, offset in it) -> the maps that were passed there.
 Places = dict[tuple[int, int], list[tma.TensorMap]]

@@ -147,7 +147,7 @@ class Row(NamedTuple):
 
     file: str
     line: int
-    # number (from 1) of the row of the call at which this line was inlined; 0 if it was not inlined
+    # if this line was inlined at a call, the number (from 1) of the row of the call; otherwise 0
     caller: int
 
 
@@ -192,9 +192,9 @@ class _Bytes:
 class LineTable:
     """The source lines of a cubin, from the section `.debug_line` of ``nvcc -lineinfo`` and Triton.
 
-    NVIDIA's extended opcode 0x90 has the number of a call's row. The code of the next rows was
-    inlined at this call. Therefore an address has a line in the inlined function, and the lines of
-    its callers.
+    The operand of NVIDIA's extended opcode 0x90 is the number of the row of a call. The code of the
+    next rows was inlined at this call. Therefore an address has a line in the inlined function, and
+    a line in each caller.
     """
 
     def __init__(self, image: Elf) -> None:
@@ -216,7 +216,7 @@ class LineTable:
 
 
 class _Unit:
-    """The rows of one line program, which are found by address."""
+    """The rows of one line program; `at` finds rows by address."""
 
     def __init__(self, program: _Bytes) -> None:
         self.rows: list[Row] = []

@@ -52,7 +52,8 @@ def faults_of(dump: Dump) -> list[Fault]:
         dataclasses.replace(fault, alike=len(warps), listing=listing(dump, pc))
         for fault, pc, warps in kinds.values()
     ]
-    # a warp may have ended before its exception was reported, so that only its SM has the address
+    # a warp may have ended before its exception was reported; then only the row of the SM has the
+    # address of the instruction
     for sm in dump.sms:
         pc = int(sm["error_pc"])
         if sm["has_error_pc"] and pc not in seen:
@@ -124,7 +125,8 @@ def _use(warp: Warp, flow: Flow, pc: int, now: int, lane: int, exception: int) -
     op = flow[place]
     registers = Registers(warp, flow, now, lane)
     blocks = math.prod(cluster_sizes(warp.block))
-    # if the warp's field is 0, use the size of the block's shared memory that the file contains
+    # if the field `shared_bytes` of the warp is 0, use the number of bytes of shared memory that
+    # the file contains for the block
     shared_bytes = int(warp.row["shared_bytes"]) or len(warp.block.shared)
     use = Use(warp, op, exception, shared_bytes, blocks)
     if op.coding is not None:

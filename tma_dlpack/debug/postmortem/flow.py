@@ -338,7 +338,10 @@ class Registers:
         return None if None in values else total + sum(v for v in values if v is not None)
 
     def _constant(self, offset: int) -> int | None:
-        """Return a word of constant bank 0 that is in a parameter or in the parameters' address."""
+        """Return a word of constant bank 0, or None if it is unknown.
+
+        Only the words of the parameters and of the address of the parameters are known.
+        """
         grid = self.warp.block.grid
         if grid is None:
             return None

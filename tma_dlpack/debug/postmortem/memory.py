@@ -89,7 +89,7 @@ _MOST_BOX_BYTES, _REPEATS = 233_472, (0, 16, 256, 512, 1024)
 
 
 def read_map(data: bytes, target: str) -> tuple[tma.TensorMap | None, str]:
-    """Return the map in 128 bytes, or None and the reason why they are no map."""
+    """Return (map, "") for the 128 bytes of a map; (None, reason) for bytes that are not a map."""
     try:
         found = tma.TensorMap.from_bytes(data, target)
         # each of these attributes raises an error if no copy can use the map

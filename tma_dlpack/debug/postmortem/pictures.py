@@ -46,7 +46,8 @@ class FrozenBarriers(tma.draw.Figure):
     ----------
     barriers : tuple of DeadBarrier
         Barriers, sorted by address. If a barrier has different states in different blocks, one
-        state is drawn. States with a rule are preferred, then the state of the most blocks.
+        state is drawn. States with a rule are preferred to states without a rule. Among the
+        remaining states, the state of the most blocks is drawn.
     """
 
     title: str
@@ -181,7 +182,7 @@ class WrongBox(boxes.TensorBox):
         return f"Nothing was copied: {self.why}."
 
     def legend(self) -> grid.Legend:
-        """Return the meanings of styles; "copied" means "wanted", because nothing was copied."""
+        """Return the legend; it says "wanted" for "copied", because nothing was copied."""
         own = [(cell, {"copied": "wanted"}.get(name, name)) for cell, name in boxes.LEGEND]
         mark = grid.Cell(0, 0, "conflict", hatched=True)
         return [*own, *[(mark, "off a multiple of 16 bytes")] * bool(self.off)]
@@ -201,7 +202,7 @@ def _tile(fault: Fault) -> Iterator[tma.draw.Figure]:
     except tma.TmaError:
         return
     title, columns = near.title, near.columns
-    # the box is then moved to the misaligned coordinate, at which no copy can begin
+    # move the box from the rounded coordinate to the misaligned one, at which no copy can begin
     if first % step:
         title = f"{title.partition(' at ')[0]} at {fault.coordinates[::-1]}"
         columns = replace(columns, start=first)

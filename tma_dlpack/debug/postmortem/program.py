@@ -30,8 +30,9 @@ _MEMORY: Final = "skip_global_memory,skip_local_memory"
 #: `_LOOK_SECONDS` is the time between two checks of the dumps. If the dumps have not grown for
 #: `_SETTLED_SECONDS`, they may be complete.
 _LOOK_SECONDS, _SETTLED_SECONDS = 0.05, 1.0
-#: The wait for dumps ends if the dumps do not grow for `_QUIET_SECONDS`, or for `_ENDED_SECONDS`
-#: after the process has ended. It also ends after `_MOST_SECONDS` in all.
+#: The wait for complete dumps is given up in three cases: the dumps have not grown for
+#: `_QUIET_SECONDS`; the process has ended, and the dumps have not grown for `_ENDED_SECONDS`; the
+#: wait has lasted `_MOST_SECONDS`.
 _QUIET_SECONDS, _ENDED_SECONDS, _MOST_SECONDS = 15.0, 2.0, 600.0
 _GDB_SECONDS = 300.0
 
@@ -92,7 +93,7 @@ def run(
         File to which the dump is moved. If there are several dumps, the process id is appended to
         the name of each file.
     with_global : bool
-        Whether the dump contains global memory, with the maps in it.
+        Whether the dump contains global memory, and so also the maps in global memory.
     """
     programs.refuse_another_tool(
         "the driver makes no dump while another developer tool runs (trace, nsys, ncu, "

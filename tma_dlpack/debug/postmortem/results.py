@@ -119,8 +119,9 @@ class Fault:
     instruction : str
         Name of the machine instruction, such as "UTMALDG.3D".
     destination, barrier : int or None
-        Addresses of the tile and of the mbarrier in shared memory. For a store, `destination` is
-        the source. Bits 24 and up are the rank of the block in its cluster.
+        Addresses of the tile and of the mbarrier in shared memory. For a store, the tile is the
+        source of the copy, but its address is also in `destination`. Bits 24 and up of an address
+        are the rank of the block in its cluster.
     coordinates : tuple of int or None
         Coordinates of the copy, the innermost first.
     map : FoundMap or TensorMap or None
@@ -194,7 +195,7 @@ class DeadBarrier:
     parity : int or None
         Parity for which the warps wait; None if no warp waits, or if the parity is unknown.
     rule, message, fix : str
-        Reason for the hang, and its fix; "" if the state shows no hang.
+        Id of the broken rule, reason for the hang, and fix; "" if the state shows no hang.
     """
 
     kernel: str

@@ -56,7 +56,8 @@ _CODINGS: Final = {
 _BULK: Final = {
     1: Coding("UBLKCP.S.G", (*_SHARED, "barrier"), _GLOBAL),
     2: Coding("UBLKCP.G.S", _GLOBAL, _SHARED),
-    # the source is also in shared memory, and `Use` has no attribute for its address
+    # `second` is empty, because the source is in shared memory, too, and `Use` has no attribute for
+    # the address of such a source
     3: Coding("UBLKCP.S.S", (*_SHARED, "barrier"), ()),
 }
 _BULK_REDUCE: Final = Coding("UBLKRED.G.S", _GLOBAL, _SHARED)

@@ -39,7 +39,7 @@ _ANNOUNCING = ("", ".A0TX", ".A0TR")  # forms of arrivals that announce bytes
 
 
 class Wait(NamedTuple):
-    """A wait at an mbarrier by threads of a warp."""
+    """A wait of threads of one warp at an mbarrier."""
 
     lines: tuple[str, ...]  # ``file:line``, the innermost line first
     parity: int | None  # None if the registers no longer have the parity

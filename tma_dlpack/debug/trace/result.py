@@ -38,8 +38,8 @@ class Trace:
     Attributes
     ----------
     maps : tuple of TracedMap
-        Each different map, in the order of the first calls. Inside the ``with`` block, only the
-        maps that were made until now.
+        Each different map, in the order of the first calls. Inside the ``with`` block of `trace`,
+        only the maps that were made until now.
     notes : tuple of str
         Calls that could not be traced, and why.
 
@@ -52,7 +52,8 @@ class Trace:
     """
 
     def __init__(self, raw: Raw | Path) -> None:
-        # A folder is read again at each use, until `_freeze` replaces it by its content.
+        # If `_source` is a folder, the folder is read again at each use, until `_freeze` replaces
+        # the path by the records.
         self._source = raw
         self._read: tuple[Raw, tuple[TracedMap, ...]] | None = None
 
@@ -136,7 +137,10 @@ class Trace:
         return report.as_html(self._head(), [overview, *self._sections(most_bytes)])
 
     def _sections(self, most_bytes: int = 0) -> Iterator[report.Section]:
-        """Yield a section for each map, and the notes; pictures have at most `most_bytes`."""
+        """Yield a section for each map, then the notes.
+
+        All pictures together have at most `most_bytes` bytes.
+        """
         room = most_bytes
         for number, traced in enumerate(self.maps, 1):
             pictures = _pictures(traced) if room > 0 else ""
@@ -331,8 +335,8 @@ def _add_process(raw: Raw, unknown: list[Raw], path: Path) -> None:
             found = {**line, "process": index, "count": 0, "call": None}
             unknown.append({**found, "kernels": [{**kernel, "count": 1}]})
     # A call with an unreadable pointer may end the program. For such a call, inject.c writes a line
-    # without a result and adds 1 to its count before the call. If the call returns, inject.c
-    # subtracts the 1 again, and the line is dropped here because its count is 0.
+    # without a result and adds 1 to the count of this line before the call. If the call returns,
+    # inject.c subtracts the 1 again, and the line is dropped here because its count is 0.
     raw["maps"] += [found for found in maps.values() if found["count"] > 0]
 
 

@@ -42,7 +42,7 @@ Bytes = bytes  # in `TracedMap`, the attribute `bytes` hides the type
 
 
 class TracedKernel(NamedTuple):
-    """A kernel that was launched with a map, and the place of the map in its parameters.
+    """A kernel that was launched with a map, and the place of the map in the kernel's parameters.
 
     `parameter` is the index of the parameter, and `offset` is the map's offset in the parameter, in
     bytes. If `is_least` is true, not all launches were counted, so `launches` is a minimum.
