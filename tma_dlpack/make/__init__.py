@@ -3,9 +3,9 @@
 If the optional C extension is built (`native/core.c`, set up by `extension.py`), each function
 calls C first. If C accepts the call, the function returns C's result. Otherwise `build.py` executes
 the call in Python: it views the tensor (`dlpack`), parses the arguments into a `Request` and checks
-the request (`checks`), encodes the bytes, and makes a `TensorMap`. Both C and Python check the
-rules that are rows of `checks`. C must accept only calls that Python accepts, and must make the
-same bytes; tests/make/test_extension.py verifies this with random calls.
+the request (`checks`), encodes the bytes, and makes a `TensorMap`. The package `checks` has a row
+for each rule, and C and Python both check these rules. C must accept only calls that Python
+accepts, and must make the same bytes; tests/make/test_extension.py verifies this with random calls.
 
 To add an option of `make_tma_descriptor`:
 

@@ -1,4 +1,4 @@
-"""The lines of a log, the words for the driver's arguments in logs, and a normal form of text.
+"""Split a log into lines, find the words for the driver's arguments, and normalise numbers.
 
 `plain` removes colours. `streams_of` splits a log by process, and removes the prefixes of loggers.
 

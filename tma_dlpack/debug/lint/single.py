@@ -291,7 +291,7 @@ class LaunchedMaps:
 
 
 def with_maps(events: Events, launched: LaunchedMaps) -> Iterator[Mistake]:
-    """Yield the mistakes in a kernel's instructions that the maps of its launches show."""
+    """Compare a kernel's instructions with the maps of its launches, and yield the mistakes."""
     values = events.flow.values
     places = launched.of(values.function)
     if not places:

@@ -81,8 +81,8 @@ _ALIGNMENT = 64
 # maximum number of bits of a tensor's address; alignment of this address in bytes; divisor of the
 # bytes of a box's innermost row
 _ADDRESS_BITS, _ADDRESS_UNIT, _INNER_BYTES = 57, 16, 16
-# architecture whose maps have these words in their second half: the box's bytes, 0, one of
-# `_REPEATS`, zeros
+# The architecture for which the second half of a map was measured. This half has 16 words of 32
+# bits: the size of the box in bytes, 0, one of `_REPEATS`, then zeros.
 _MEASURED = "sm_90"
 # maximum bytes of a box, and possible values of the third word in a map's second half
 _MOST_BOX_BYTES, _REPEATS = 233_472, (0, 16, 256, 512, 1024)
