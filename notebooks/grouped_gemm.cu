@@ -27,7 +27,7 @@ constexpr int ROWS = TILE_M / 2;  // rows of a tile that one warpgroup multiplie
 
 // The tile of C (128 x 256) that this block computes. The two blocks of a cluster compute tiles that are one above
 // the other and need the same tile of B. If a group has an odd number of rows of tiles, the blocks compute tiles
-// of its last row that are side by side and need the same tile of A.
+// of the last of these rows. These tiles are side by side and need the same tile of A.
 struct Tile
 {
   int group, end;   // `end` is the first row after the group
@@ -113,7 +113,7 @@ __device__ void consume(Ring<Choose> ring, Groups groups, const Map& c, Map* sha
   Tile tile;
   for (int i = blockIdx.x / 2; groups.find(i, tile); i += gridDim.x / 2)
   {
-    const int rows = tile.end - tile.row - warpgroup * ROWS;  // of the group, from this warpgroup's first row on
+    const int rows = tile.end - tile.row - warpgroup * ROWS;  // rows of the group from this warpgroup's first row on
     const bool crosses = 0 < rows && rows < ROWS;
     if (crosses && threadIdx.x % 128 < 32) clip(shared, place, tile.end);
     multiply(d, ring, warpgroup, k);
@@ -125,8 +125,8 @@ __device__ void consume(Ring<Choose> ring, Groups groups, const Map& c, Map* sha
 
 }  // namespace grouped
 
-// a, every map of b, and c have boxes of (64, 64) and the swizzle bytes128.
-// places has room for two maps per block, one for each warpgroup that multiplies.
+// `a`, `c` and every map of `b` have boxes of (64, 64) and the swizzle bytes128.
+// `places` has room for two maps per block, one for each warpgroup that multiplies.
 extern "C" __global__ void __cluster_dims__(2) __launch_bounds__(gemm::THREADS, 1)
   grouped_gemm(const __grid_constant__ gemm::Map a, const gemm::Map* b,
                const __grid_constant__ gemm::Map c, gemm::Map* places, const int* ends, int groups,

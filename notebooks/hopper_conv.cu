@@ -22,8 +22,8 @@ struct Image
 
 }  // namespace conv
 
-// x is an im2col map with 64 channels, 128 pixels and corners -1. weights is a map of (K, 9, C) with boxes of
-// (128, 1, 64). out is a map of (N * H * W, K) with boxes of (64, 64). All maps have the swizzle bytes128.
+// `x` is an im2col map with 64 channels, 128 pixels and corners -1. `weights` is a map of (K, 9, C) with boxes of
+// (128, 1, 64). `out` is a map of (N * H * W, K) with boxes of (64, 64). All maps have the swizzle bytes128.
 extern "C" __global__ void __cluster_dims__(conv::Choose::cluster) __launch_bounds__(conv::THREADS, 1)
   hopper_conv(const __grid_constant__ conv::Map x, const __grid_constant__ conv::Map weights,
               const __grid_constant__ conv::Map out, const conv::Image image, int out_channels)

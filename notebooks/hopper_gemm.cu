@@ -58,7 +58,7 @@ constexpr int smem_bytes = 1024 + Choose::stages * (STAGE_BYTES + 2 * sizeof(Bar
 template <class Choose>
 struct Tiles
 {
-  int rows, columns;  // in cluster tiles, which are `cluster` tiles of C high
+  int rows, columns;  // counted in cluster tiles; a cluster tile is `cluster` tiles of C, one below the other
 
   __device__ Tiles(int m, int n)
     : rows((m + Choose::cluster * TILE_M - 1) / (Choose::cluster * TILE_M)),

@@ -12,7 +12,7 @@ using namespace tma_dlpack;
 constexpr int ROWS = 64, TILE_BYTES = ROWS * 256;
 constexpr int STAGES = 6;  // each stage has two tiles
 
-// Load a tile of each matrix. `policies`: 0 for none, 1 for the large matrix, 2 for both matrices.
+// Load a tile of each matrix. `policies`: 0 means no policy, 1 a policy for the large matrix, 2 a policy for both.
 template <int policies>
 __device__ void load_both(unsigned char* to, const Map& large, const Map& small, Barrier* full,
                           int row, int again)

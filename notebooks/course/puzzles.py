@@ -197,21 +197,23 @@ PUZZLES = {
     for puzzle in (
         Puzzle(
             "one_copy", _TO_POINTER,
-            "Block b loads rows 16 b to 16 b + 15 of x, 16 x 32 floats, and writes x + 1 to the "
-            "same rows of out.", one_copy, {"load": 4}),
+            "Block b loads rows 16 b to 16 b + 15 of x, a tile of 16 x 32 floats. The block adds 1 "
+            "to each element, and writes the sums to the same rows of out.", one_copy, {"load": 4}),
         Puzzle(
             "two_phases", _TO_POINTER,
             "x has four tiles of 16 x 32. One block writes the sum of the four tiles to out, with "
             "one tile of shared memory and one barrier.", two_phases, {"load": 4}),
         Puzzle(
             "triple", _TO_MAP,
-            "Block (a, b) writes 3 x to out, from row 16 a and column 32 b on, with a bulk store. "
-            "x is 40 x 80, so the last tiles are partly outside of x.", triple,
+            "Block (a, b) multiplies the tile of x at row 16 a and column 32 b by 3, and writes "
+            "the products to the same place in out, with a bulk store. x is 40 x 80, so the last "
+            "tiles are partly outside of x.", triple,
             {"load": 9, "store": 9}),
         Puzzle(
             "reload", _TO_POINTER,
-            "One block doubles each of four tiles in shared memory, and writes tile t in reverse "
-            "order to out[512 t]. All four tiles use the same shared memory.", reload, {"load": 4}),
+            "One block doubles each of four tiles in shared memory, and writes the elements of "
+            "tile t in reverse order to out, from out[512 t] on. All four tiles use the same "
+            "shared memory.", reload, {"load": 4}),
         Puzzle(
             "halo", _TO_POINTER,
             "out[r][c] = x[r-1][c] + x[r][c] + x[r+1][c], with zeros outside of x. Block b "
@@ -226,16 +228,18 @@ PUZZLES = {
             "and a box of 32 x 32 floats.", unswizzle, {"load": 2}),
         Puzzle(
             "transpose", _TO_MAP,
-            "out = x transposed, in tiles of 32 x 32, with bulk stores. Block (a, b) reads from "
-            "row 32 a and column 32 b on.", transpose, {"load": 6, "store": 6}),
+            "out = x transposed, in tiles of 32 x 32, with bulk stores. Block (a, b) loads the "
+            "tile of x at row 32 a and column 32 b.", transpose, {"load": 6, "store": 6}),
         Puzzle(
             "ring", f"{_TO_POINTER}, int tiles",
-            "One block computes the sum of (t + 1) * tile[t] over all tiles of x, and writes it to "
-            "out. Keep three loads in flight with a ring of three tiles.", ring, {"load": 13}),
+            "One block computes the sum of (t + 1) * tile[t] over all tiles of x, and writes the "
+            "sum to out. Keep three loads in flight with a ring of three tiles.", ring,
+            {"load": 13}),
         Puzzle(
             "multicast", _TO_POINTER,
             "Clusters have two blocks. Cluster k loads rows 16 k to 16 k + 15 once, for both "
-            "blocks. The block of rank r writes (r + 1) * x to out[512 * blockIdx.x].", multicast,
+            "blocks. The block of rank r multiplies the tile by r + 1, and writes the products "
+            "to out, from out[512 * blockIdx.x] on.", multicast,
             {"multicast": 2}),
         Puzzle(
             "tail", f"{_TO_POINTER}, int rows",

@@ -226,8 +226,8 @@ class Play:
         bar.end = self.now + act.ticks
         lost = self.missing(act) if act.slot else 0
         bar.wrong = f"{lost} bytes {act.lost}" if lost else ""
-        # `copy` records an event for each piece. If the last event has the same tick and lane, an
-        # operation has already recorded this action.
+        # A copy has no event here, because `copy` records an event for each of its pieces. If the
+        # last event has the same tick and lane, an operation has already recorded this action.
         is_copy, said = act.tile >= 0 and not act.slot, (self.now, self.lane)
         if act.text and not is_copy and (lost or said not in (e[:2] for e in self.events[-1:])):
             name = act.text.partition("|")[0].replace("\n", " ")
@@ -262,7 +262,7 @@ class Play:
     ) -> None:
         """Copy the tile of `act` with an engine, in pieces, to each (slot, barrier) pair of `to`.
 
-        Each piece takes the ticks of `act`. An engine runs one copy after the other.
+        Each piece takes `act.ticks` ticks. An engine runs one copy after the other.
         """
         begin = max(self.now + LATENCY, self._free.get(engine, 0))
         self._free[engine] = end = begin + act.ticks * len(sizes)

@@ -33,7 +33,7 @@ from tma_dlpack.course.core import (
 
 TX_BYTES = 8192  # bytes of a load if no map is passed: 64 x 64 elements of 16 bits
 MAX_STAGES, MAX_BLOCKS = 8, 2
-WIDTH, NARROW_WIDTH = 640, 164  # px: length of the axis, wide and on a phone
+WIDTH, NARROW_WIDTH = 640, 164  # px: length of the axis, in the wide picture and on a phone
 TAIL, LONG_TAIL = 4, 16  # drawn ticks after the last event: without a hang, and with a hang
 # px: height of the byte counts, height of the stairs below the counts, free space above a lane.
 NUMBERS, STAIRS, ABOVE = 16, 32, 6
@@ -72,14 +72,15 @@ class BarrierPlay(Figure):
     Attributes
     ----------
     mistake : str or None
-        Name of the kernel's mistake.
+        Name of the kernel's mistake; None if the kernel is right.
     outcome : str
         "right", "early read", "hang", "early read, then hang", "stale store", or "undefined" if a
         thread arrives more often than a phase expects.
     code : tuple of str
         The lines of the kernel, including the mistake.
     frames : tuple of Frame
-        One frame per tick with events, with the states of all barriers after these events.
+        One frame for each tick that has events. A frame contains the states of all barriers after
+        the events of its tick.
     """
 
     title: str
@@ -351,7 +352,7 @@ def _painted(layers: list[Layer]) -> list[tuple[int, int, Layer]]:
 def play_barrier(
     tensor_map: TensorMap | Tile | None, mistake: str | None, stages: int, blocks: int
 ) -> BarrierPlay:
-    """Run the kernel that `draw.barrier` shows, with the arguments of `draw.barrier`."""
+    """Run the kernel that `draw.barrier` shows; the parameters are those of `draw.barrier`."""
     for name, value, most in (("stages", stages, MAX_STAGES), ("blocks", blocks, MAX_BLOCKS)):
         if integer_of(value) is None or not 1 <= value <= most:
             raise bad_value(name, value, f"be an integer in 1..{most}", f"pass {name}=1")

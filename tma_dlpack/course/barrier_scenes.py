@@ -212,7 +212,7 @@ def _sync(play: Play, parity: int, line: int) -> Program:
 
 
 def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
-    """Start the programs of a kernel of one tile, and return its code and its rows.
+    """Start the programs of a kernel of one tile; return its code and the rows of the picture.
 
     One block loads and stores the tile, or each of two blocks loads a part of the tile.
     """
@@ -285,7 +285,7 @@ def _tile(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
 
 
 def _ring(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
-    """Start the programs of a kernel with a ring of stages, and return its code and its rows.
+    """Start the programs of a kernel with a ring; return its code and the rows of the picture.
 
     A producer fills the stages, and a consumer reads and releases the stages.
     """

@@ -100,9 +100,10 @@ class SwizzleBits(Figure):
         return (self.swizzled(chunk) - self.smem_offset) // CHUNK_BYTES
 
     def column(self, chunk: int) -> tuple[int, ...]:
-        """Return the 8 chunks, one per row of the tile, that `ldmatrix` reads at once with `chunk`.
+        """Return the 8 chunks that `ldmatrix` reads at once; `chunk` is one of these chunks.
 
-        A row of the tile is as long as the swizzle's span, or 128 bytes without a swizzle.
+        The 8 chunks are in 8 rows of the tile, one below the other. A row of the tile is as long as
+        the swizzle's span, or 128 bytes without a swizzle.
         """
         # `step`: number of chunks per row of the tile.
         step = SWIZZLES[self.swizzle].span_bytes // CHUNK_BYTES if self.folds else CHUNKS
@@ -292,7 +293,7 @@ def swizzle_bits(
     *,
     smem_offset: int = 0,
 ) -> SwizzleBits:
-    """Show which bits of a chunk's shared-memory address a swizzle XORs onto which other bits.
+    """Show how a swizzle XORs bits of a chunk's shared-memory address onto other bits.
 
     Below the bits, the picture shows the 64 chunks of 1024 bytes before and after the swizzle. In a
     notebook, a click selects a chunk, switches select the swizzle, and a slider moves the start of
