@@ -240,7 +240,8 @@ def _operand(
 ) -> OperandLayout | None:
     """Return a random tile for an operand with the extent `mn` in M or N and `k_steps` steps of K.
 
-    Return None if the tile's size is not a multiple of the row size of the random swizzle.
+    Return None if `total_bytes`, the size of the tile's contiguous dimension, is not a multiple of
+    the random `row_bytes`.
     """
     swizzle = rng.choice(SWIZZLES)
     span = SPAN_BYTES[swizzle]

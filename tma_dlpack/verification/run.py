@@ -44,8 +44,8 @@ def verify(
     out : path, optional
         File to which every case is written with its arguments, verdicts and bytes. You can send
         this file to the maintainers of this package. The file is compressed if its name ends with
-        .gz. About your machine, it contains only facts about the GPU, and the versions of the
-        driver and of this package.
+        .gz. The file describes your GPU, and has the versions of the driver and of this package. It
+        contains nothing else about your machine.
 
     Returns
     -------
