@@ -182,7 +182,7 @@ def _parser(command: Command) -> argparse.ArgumentParser:
 def own(command: Command, words: list[str]) -> list[str]:
     """Return the words before ``--``, which are the command's own words.
 
-    If no words may follow ``--``, return all words.
+    If the command allows no words after ``--``, return all words.
     """
     if command.after_dashes and "--" in words:
         return words[: words.index("--")]

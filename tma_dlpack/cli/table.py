@@ -58,7 +58,7 @@ class Option(NamedTuple):
         return str(self.settings["help"]).replace("%%", "%")
 
 
-# Options, or a function that returns them. The function's imports run only when it is called.
+# An option, or a function that returns options. The function's imports run only when it is called.
 Options = Option | Callable[[], Iterable[Option]]
 Run = Callable[["argparse.Namespace"], int]
 
