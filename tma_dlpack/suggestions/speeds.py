@@ -94,7 +94,7 @@ def _parsed(table: str) -> Shares:
 
 
 def card_of(device: Device) -> tuple[Card, str | None]:
-    """Return (card whose table ranks a tensor's boxes, name of a GPU without a table or None).
+    """Return (card whose table ranks a tensor's boxes, name of the tensor's GPU or None).
 
     If the tensor is in host memory, or if its GPU has no table, the card is the first entry of
     `CARDS`. If the tensor is in host memory, or if its GPU has a table, the name is None.

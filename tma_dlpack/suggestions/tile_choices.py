@@ -297,7 +297,7 @@ def _choice(
 
 
 def _made(wanted: SuggestRequest, arguments: dict[str, Any]) -> tuple[TensorMap, dict[str, Any]]:
-    """Return the map and its arguments; `allow` permits a box that is larger than the tensor."""
+    """Return the map and its arguments. If the box exceeds the tensor, `allow` permits the box."""
     beyond = any(n > m for n, m in zip(arguments["box_sizes"], wanted.extents, strict=True))
     if beyond and wanted.options.get("rules") != "driver":
         allowed = *wanted.options.get("allow", ()), "BOX_IN_SHAPE"

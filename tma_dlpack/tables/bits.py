@@ -315,7 +315,7 @@ _COMPUTED = (
 
 @cache
 def _places(kind: MapKind, rank: int) -> tuple[tuple[int, int | None, int, int, int, Field], ...]:
-    """Return a row for each field: its index in `values` of `encode`, and its attributes."""
+    """Return (index of a value in `values` of `encode`, attributes of its field) for each field."""
     names = (*EncodeArguments._fields, *_COMPUTED)
     fields = (field for field in fields_of(kind, rank) if not field.known)
     return tuple((names.index(f.name), f.index, f.bit, f.bias, f.plain_end, f) for f in fields)

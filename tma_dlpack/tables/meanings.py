@@ -109,8 +109,8 @@ def choices_of(enum: type[IntEnum], value: object) -> str:
     return f"choose one of {choices}" + (f"; did you mean {near!r}?" if near else "")
 
 
-#: Packed data type -> (names of types of fewer than 8 bits, words for the number of their values
-#: that fill whole bytes). For example, "two 4-bit" values fill one byte.
+#: Packed data type -> (names of the types that it can hold, text). The text "two 4-bit" means that
+#: two values of 4 bits fill one byte, and "four 6-bit" that four values of 6 bits fill three bytes.
 _PACKED_WORDS = {
     "16U4_ALIGN8B": ("int4 uint4 float4 fp4 e2m1 float4_e2m1 float4_e2m1fn", "two 4-bit"),
     "16U6_ALIGN16B": ("float6 fp6 e2m3 e3m2 float6_e2m3fn float6_e3m2fn", "four 6-bit"),

@@ -173,7 +173,7 @@ class Rule:
     def violation(
         self, argument: str, found: str, *, limit: str = "", fix: str = "", source: str = ""
     ) -> Violation:
-        """Return the violation of a rule that checks/judge.py does not check.
+        """Return the violation of this rule, which the caller found without checks/judge.py.
 
         If passed, `limit`, `fix` and `source` replace the texts of the row.
         """

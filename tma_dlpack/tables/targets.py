@@ -74,8 +74,8 @@ HOW_TO_FIND = (
 PROVENANCE = "measured on an NVIDIA H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; not published"
 DERIVED = "derived from ptxas 13.0 and maps of CuTe DSL 4.8.1, not measured"
 
-#: Features of a GPU: name -> condition on its compute capability. The generator prints the
-#: conditions in C.
+#: Features of a GPU: name -> condition on its compute capability. `.packaging/generate.py` prints
+#: the conditions in C.
 COLUMNS: dict[str, str] = {
     "has_tma": "major >= 9",
     "is_sm_9x": "major == 9",

@@ -212,9 +212,9 @@ def bandwidth(
         Boxes to try, row-major, in elements. None tries boxes with rows of 16 to 512 bytes that
         fit the tensor.
     swizzle : enum member, name or value, optional
-        The swizzle of all boxes. With None, each default box has a swizzle of its own. With None, a
-        box in `boxes` gets "bytes32", "bytes64" or "bytes128" if its rows have 32, 64 or 128 bytes;
-        otherwise it gets no swizzle.
+        The swizzle of all boxes. With None, each default box has a swizzle of its own, and a box in
+        `boxes` gets "bytes32", "bytes64" or "bytes128" if its rows have 32, 64 or 128 bytes. Other
+        boxes in `boxes` get no swizzle.
     l2_fetch_size : enum member, name or value, or several, optional
         The L2 fetch sizes to try. None tries "none", "bytes128" and "bytes256".
     data_type, rules

@@ -290,7 +290,7 @@ def _layout(
 
 
 def random_matrices(rng: Random, max_smem_bytes: int) -> Matrices:
-    """Return a random ldmatrix of a random tile; the tile's rows have a multiple of 16 bytes."""
+    """Return a random ldmatrix of a random tile, whose row size is a multiple of 16 bytes."""
     while True:
         data_type = rng.choice((_T.UINT8, _T.UINT16, _T.FLOAT16, _T.BFLOAT16, _T.UINT32))
         num = rng.choice((1, 2, 4))

@@ -21,8 +21,8 @@ def verify(
 ) -> VerifyReport:
     """Compare this package with the driver and the GPU of this machine, on random cases.
 
-    - Encoders: this package must refuse the calls that cuTensorMapEncode* refuses, and must encode
-      all other calls as the bytes that cuTensorMapEncode* returns.
+    - Encoders: this package must refuse the calls that cuTensorMapEncode* refuses. For all other
+      calls, this package must make the same bytes as cuTensorMapEncode*.
     - Copies: loads, stores and reductions must have equal results in the simulator and on the
       hardware, for tile and im2col maps. The checks compare shared memory, the set of written
       bytes, and global memory.
