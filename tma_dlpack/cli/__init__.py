@@ -1,6 +1,7 @@
 """The command line: ``tma-dlpack``, or ``python -m tma_dlpack``.
 
-A command is one function. The decorator `@command` is the command's row in the table of commands::
+A command is one function. The decorator `@command` adds the command's row to the table of
+commands::
 
     @command(
         "print the folder of the C and C++ headers",    # the line of the command in --help
@@ -31,8 +32,8 @@ exit status is 0 if the input was accepted. The status is 1 if the input was ref
 error. The status is 2 if the input could not be read.
 
 A new command needs tests in tests/cli, and a sentence in the guide. The files that the command's
-examples read belong in tests/cli/examples. If a test, the sentence or a file is missing, a test
-fails.
+examples read belong in tests/cli/examples. If the tests, the sentence or a file is missing, the
+test suite fails.
 """
 
 from __future__ import annotations

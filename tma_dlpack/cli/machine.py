@@ -162,7 +162,7 @@ def _version(distribution: str) -> str | None:
 
 
 def _extension() -> str:
-    """Return "built" if the C extension is used, or else why it is not used."""
+    """Return "built" if the C extension is used; otherwise return why it is not used."""
     from tma_dlpack.make import extension
 
     if extension.COMPILED:
@@ -224,9 +224,9 @@ def _completion(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-# The function `_bash` replaces the three %s, in this order: the names of all commands; one case
-# "COMMAND --flag" per flag, with the flag's values; one case COMMAND per command, with the
-# command's flags.
+# The function `_bash` replaces the first %s by the names of all commands. It replaces the second
+# %s by one case "COMMAND --flag" per flag, with the flag's values. It replaces the third %s by one
+# case COMMAND per command, with the command's flags.
 _BASH = """\
 _tma_dlpack() {
   local word=${COMP_WORDS[COMP_CWORD]} words=
@@ -244,8 +244,8 @@ _tma_dlpack() {
 }
 complete -o default -F _tma_dlpack tma-dlpack
 """
-# The function `_zsh` replaces the two %s, in this order: "name:help" of every command; one case per
-# command, with the command's options.
+# The function `_zsh` replaces the first %s by "name:help" of every command. It replaces the second
+# %s by one case per command, with the command's options.
 _ZSH = """\
 #compdef tma-dlpack
 _tma_dlpack() {

@@ -169,8 +169,8 @@ def _parser(command: Command) -> argparse.ArgumentParser:
         **more,  # type: ignore[arg-type]
     )
     for entry in command.options():
-        # argparse hides an option if its help is the same object as SUPPRESS. `entry.about` is only
-        # equal to SUPPRESS, so the object itself is passed.
+        # argparse hides an option only if the option's help is the object SUPPRESS itself.
+        # `entry.about` is another string with the same text, so it is replaced by SUPPRESS.
         hidden = {"help": argparse.SUPPRESS} if entry.about == HIDDEN else {}
         parser.add_argument(*entry.names, **{**entry.settings, **hidden})
     return parser
@@ -182,7 +182,7 @@ def _parser(command: Command) -> argparse.ArgumentParser:
 def own(command: Command, words: list[str]) -> list[str]:
     """Return the words before ``--``, which are the command's own words.
 
-    If no words may follow ``--``, return all words.
+    If the command allows no words after ``--``, return all words.
     """
     if command.after_dashes and "--" in words:
         return words[: words.index("--")]

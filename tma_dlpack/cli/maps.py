@@ -94,7 +94,7 @@ _ONLY_IF_GIVEN = ("allow", "split_inner", "ragged")
 
 
 def _argument(flag: str, name: str, about: str, **more: Any) -> Option:
-    """Return the option `flag` for the argument `name`; the help shows it as in ``--box BOX``."""
+    """Return the option `flag` for the argument `name`. The help shows, for example, --box BOX."""
     return option(flag, about, dest=name, metavar=flag[2:].upper(), **more)
 
 
@@ -207,7 +207,7 @@ def _view(options: argparse.Namespace) -> TensorView:
 
 
 def _request(options: argparse.Namespace) -> tuple[MapKind, dict[str, object]]:
-    """Return the kind of map and the arguments of its `make_*` function."""
+    """Return the kind of map, and the arguments of the `make_*` function for this kind."""
     from tma_dlpack.checks.struct import RULE_SETS
 
     kind = _kind(options)
@@ -242,10 +242,11 @@ _OPTIONS = {
 
 
 def _as_flags(options: argparse.Namespace, arguments: dict[str, Any]) -> str:
-    """Return the command line's options for the tensor and for arguments of a `make_*` function.
+    """Return a tensor and arguments of a `make_*` function as options of the command line.
 
-    `arguments` may be the arguments of a corrected call. If the command line has no option for an
-    argument, the argument follows at the end in Python's syntax.
+    An example is "--shape=128,64 --dtype=float16 --box=16,64". `arguments` may be the arguments of
+    a corrected call. If the command line has no option for an argument, the argument follows at the
+    end in Python's syntax.
     """
     tensor_too = {name: getattr(options, name) for name in ("shape", "dtype", "strides", "address")}
     given = {name: value for name, value in arguments.items() if value is not None}

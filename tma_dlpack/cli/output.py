@@ -168,7 +168,7 @@ def plain(value: object) -> object:
 
 
 def vars_of(value: Any) -> dict[str, object]:
-    """Return the public fields of a dataclass by name, after the property `ok` if it exists."""
+    """Return {name: value} for the public fields of a dataclass; a property `ok` comes first."""
     names = [field.name for field in dataclasses.fields(value) if field.name[0] != "_"]
     names = ["ok"] * hasattr(value, "ok") + names
     return {name: getattr(value, name) for name in names}

@@ -58,7 +58,7 @@ class Option(NamedTuple):
         return str(self.settings["help"]).replace("%%", "%")
 
 
-# Options, or a function that returns them. The function's imports run only when it is called.
+# An option, or a function that returns options. The function's imports run only when it is called.
 Options = Option | Callable[[], Iterable[Option]]
 Run = Callable[["argparse.Namespace"], int]
 
@@ -74,7 +74,7 @@ class Command(NamedTuple):
     status: str
     more: str
     runs_program: bool
-    #: The usage line has this name for the words after ``--``; "" if no words may follow ``--``.
+    #: The name of the words after ``--`` in the usage line; "" if no words may follow ``--``.
     after_dashes: str
     #: The entry of `HEADINGS` under which the command is listed.
     heading: str
@@ -185,7 +185,7 @@ def command(
         `options.program`. The command writes its own output to standard error, so that standard
         output has only the program's output.
     after_dashes : str
-        The usage line has this name for the words after ``--``, such as "NVCC FLAGS...". The words
+        The name of the words after ``--`` in the usage line, such as "NVCC FLAGS...". The words
         become `options.program`.
     """
 

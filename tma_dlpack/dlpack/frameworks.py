@@ -1,10 +1,10 @@
 """`FRAMEWORKS`: a table with one row per framework.
 
 A row describes how to recognise and export the framework's tensors, and how to find their storage
-and their stream. The row also has the code that a fix shows. This module imports no framework
-except NumPy. A new framework needs a new row, and a case in tests/dlpack/test_frameworks.py. The
-row `OTHER` is for all types without a row of their own. For these types, every pointer in the
-capsule is checked.
+and their stream. A row also has code snippets for the fix in an error message, such as
+``x.clone()``, which copies a tensor. This module imports no framework except NumPy. A new framework
+needs a new row, and a case in tests/dlpack/test_frameworks.py. The row `OTHER` is for all types
+without a row of their own. For these types, every pointer in the capsule is checked.
 
 Source: measured exports of torch 2.4 to 2.13, NumPy 1.26 to 2.4, JAX 0.10, tvm-ffi 0.1, TensorFlow
 2.21 and mlx 0.32; the source code of CuPy and Paddle.
@@ -106,8 +106,8 @@ class Framework:
         If `immutable` is True: the names of the framework's types that are mutable nevertheless.
     in_c : bool
         Whether the C extension may call `__dlpack__` of the framework's tensors. If False, the code
-        in Python reads the tensors. If `immutable` is also True, the tensors must have JAX's
-        methods `platform` and `is_deleted`.
+        in Python reads the tensors. If `in_c` and `immutable` are both True, the tensors must have
+        JAX's methods `platform` and `is_deleted`.
     only_cuda : bool
         Whether the framework's tensors are always on a GPU, so that the C extension need not call
         `__dlpack_device__`.
@@ -404,7 +404,7 @@ def is_trusted(kind: type) -> bool:
 
 
 def storage_of(view: TensorView) -> Storage:
-    """Return the storage of a tensor; if it is unknown, return the memory that the tensor spans.
+    """Return a tensor's storage, or the memory that the tensor spans if no storage is known.
 
     If the tensor is of a subclass of torch.Tensor, the subclass's methods may raise any exception.
 

@@ -352,7 +352,7 @@ def parse_capsule(capsule: object, access: Access) -> tuple[int, Layout]:
         refuse("TENSOR_ADDRESS_WRAPS", f"has data {data:#x} and byte_offset {byte_offset:#x}")
     int64s = struct.Struct(f"={ndim}q")
     shape: tuple[int, ...] = ()
-    strides: tuple[int, ...] | None = None  # None: row-major; NumPy before 2.1.3 exports null
+    strides: tuple[int, ...] | None = None  # row-major; NumPy before 2.1.3 exports a null pointer
     if ndim:
         shape = int64s.unpack_from(read(shape_at, int64s.size))
         if strides_at:

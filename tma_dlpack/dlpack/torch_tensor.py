@@ -149,8 +149,8 @@ def torch_storage(tensor: Any) -> Storage:
     The methods of a subclass of torch.Tensor may raise any exception.
     """
     storage = tensor.untyped_storage()
-    # A storage cannot be resized if it wraps memory that torch did not allocate, as `from_numpy`
-    # does.
+    # A storage cannot be resized if it wraps memory that torch did not allocate, such as the memory
+    # of a NumPy array.
     return Storage(storage.data_ptr(), storage.nbytes(), storage.resizable())
 
 

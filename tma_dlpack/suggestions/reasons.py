@@ -187,7 +187,7 @@ def of_not_read(wanted: SuggestRequest, violations: Sequence[Violation], may_fit
         if works:
             # `step` divides the extents that work. If it does not divide the tile's extent, the
             # sentence says "no multiple of `step`". There must also be enough evidence: two extents
-            # that work, or a `step` of at most twice the search's step.
+            # that work, or a `step` of at most twice `_unit`, the step of the search.
             step = math.gcd(*(near[d] for near in works))
             is_cause = tile[d] % step and (len(works) == 2 or step <= 2 * _unit(wanted, d))
             multiple = f", no multiple of {step}" if is_cause else ""
@@ -207,7 +207,7 @@ def _dimension(wanted: SuggestRequest, d: int) -> str:
 
 # -- tiles that work -------------------------------------------------------------------------------
 
-# Maximum number of smaller tiles that are tried, and maximum number of larger tiles.
+# Maximum number of smaller tiles that `_nearest` tries; the maximum for larger tiles is the same.
 MAX_TRIES = 8
 
 

@@ -42,16 +42,16 @@ class Card:
     measured : str
         The GPU, the driver and the date of the measurement.
     issue_bytes : int
-        A smaller copy takes the same time as a copy of this many bytes, because a thread issues
-        copies at a limited rate.
+        A copy of fewer bytes takes the same time as a copy of `issue_bytes` bytes, because a thread
+        issues copies at a limited rate.
     table : str
         The measured shares. Each row begins with three numbers. The first number is the alignment
         of the tensor's lines in bytes: 16, or 32, which is the unit of memory transfers. The second
         number is the number of spans that one copy puts side by side: 1 for a plain box, and more
         with `split_inner`. The third number is the number of bytes of a line of the box. Then the
-        row has one cell per number of lines of a box; the first line of the table has these
-        numbers. Each cell has three shares of a memcpy's speed, in thousandths: for the L2 fetch
-        sizes none, 128 bytes and 256 bytes, in this order.
+        row has one cell for each number of lines of a box. The first line of the table lists these
+        numbers of lines. Each cell has three shares of a memcpy's speed, in thousandths: for the L2
+        fetch sizes none, 128 bytes and 256 bytes, in this order.
     """
 
     name: str
@@ -94,7 +94,7 @@ def _parsed(table: str) -> Shares:
 
 
 def card_of(device: Device) -> tuple[Card, str | None]:
-    """Return the card whose table ranks a tensor's boxes, and the GPU's name if it has no table.
+    """Return (card whose table ranks a tensor's boxes, name of the tensor's GPU or None).
 
     If the tensor is in host memory, or if its GPU has no table, the card is the first entry of
     `CARDS`. If the tensor is in host memory, or if its GPU has a table, the name is None.

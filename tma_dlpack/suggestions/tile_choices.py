@@ -297,7 +297,7 @@ def _choice(
 
 
 def _made(wanted: SuggestRequest, arguments: dict[str, Any]) -> tuple[TensorMap, dict[str, Any]]:
-    """Return the map and its arguments; `allow` permits a box that is larger than the tensor."""
+    """Return the map and its arguments. If the box exceeds the tensor, `allow` permits the box."""
     beyond = any(n > m for n, m in zip(arguments["box_sizes"], wanted.extents, strict=True))
     if beyond and wanted.options.get("rules") != "driver":
         allowed = *wanted.options.get("allow", ()), "BOX_IN_SHAPE"
@@ -375,7 +375,7 @@ def _by_tensor_core(wanted: SuggestRequest, tensor_map: TensorMap) -> Reading | 
 def column_degree(tensor_map: TensorMap) -> int:
     """Return the largest degree of bank conflicts when a warp reads 16 bytes of each of 8 rows.
 
-    ``bank_conflicts(tm)`` has the same degree. Only the first 8 rows are examined, because
+    ``bank_conflicts(tm)`` returns the same degree. Only the first 8 rows are examined, because
     every other group of 8 rows starts a multiple of 8 pitches later. This distance moves or
     exchanges the banks of all 8 rows in the same way, so every group has the same degree.
     """

@@ -254,7 +254,8 @@ def suggest(
     rules, allow, target
         As for `make_tma_descriptor`. If libcu++ refuses the tensor and the driver does not, the
         broken rule of libcu++ is switched off. An example is a rule about the strides of a permuted
-        view. Then `allow` in `arguments` has the rule, and `reasons` names the rule.
+        view. Then `allow` in `Suggestion.arguments` has the rule, and `Suggestion.reasons` names
+        the rule.
 
     Returns
     -------

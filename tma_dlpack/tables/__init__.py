@@ -3,9 +3,9 @@
 To add
 
 - a data type: add a member to `enums.TensorMapDataType` (two lines: the short name and the name in
-  cuda.h). Add a row to `dtypes.DATA_TYPES` at the index of the member's value; `ptx_elemtype` is
-  the type's number in PTX, which must be unique. Add the DLPack types that use the data type by
-  default to `dtypes._EXPORTED`;
+  cuda.h). Add a row to `dtypes.DATA_TYPES`; the index of the row must equal the member's value.
+  The row's `ptx_elemtype` is the number of the type in PTX, and must be unique. Add the DLPack
+  types that use the data type by default to `dtypes._EXPORTED`;
 - a limit: add a named constant to `targets`, with its source;
 - a target: add a preset to `targets.TARGETS`;
 - a field of the 128 bytes: add a row to `bits.FIELDS`, and a golden case with its provenance to

@@ -37,7 +37,7 @@ FUNCTIONS: dict[MapKind, str] = {
     "im2col_wide": "cuTensorMapEncodeIm2colWide",
 }
 KIND_OF = {function: kind for kind, function in FUNCTIONS.items()}
-#: The arguments of every kind of map that are enums: the driver's name -> the enum.
+#: The enum arguments, which maps of every kind have: the driver's name -> the enum.
 ENUMS: dict[str, type[IntEnum]] = {
     "data_type": TensorMapDataType,
     "interleave": TmaInterleaveLayout,
@@ -58,7 +58,8 @@ CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")
 class Option(NamedTuple):
     """A rarely used option of the functions `make_*`; `form` is the type of its values.
 
-    From these rows, the generator prints the options in C and C++, and `abi.RareOptions`.
+    From these rows, `.packaging/generate.py` prints the options in C and C++, and the class
+    `abi.RareOptions`.
     """
 
     name: str
@@ -103,8 +104,8 @@ if TYPE_CHECKING:
 
     Number = int | Fraction
 else:
-    # The base class of int and Fraction. To import Fraction would take a tenth of the time that the
-    # import of this package takes.
+    # Rational is a base class of int and Fraction. Fraction is not imported here, because this
+    # import would take a tenth of the time of importing the package.
     Number = Rational
 
 
@@ -166,7 +167,7 @@ class EncodeArguments(NamedTuple):
 
     @property
     def inner_box(self) -> int:
-        """Elements along dimension 0: box_dim[0], or channels_per_pixel of an im2col map."""
+        """Extent of the box in dimension 0: box_dim[0], or channels_per_pixel of an im2col map."""
         return self.box_dim[0] if self.kind == "tiled" else self.channels_per_pixel
 
     @property

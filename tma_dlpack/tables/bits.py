@@ -6,9 +6,10 @@ The layout is **measured, not published**. The bytes that `encode` makes were eq
 bytes for every accepted call that was tried on an NVIDIA H200 (compute capability 9.0), driver
 580.159.04 = CUDA 13.0, 2026-11-20. NVIDIA may change the layout. For other compute capabilities
 nothing is measured. The layout for sm_100 and later (`DERIVED_FIELDS`) is derived from two sources.
-For every field of ``tensormap.replace.tile``, the code that ptxas 13.0 generates for these targets
-writes the same bits as its code for sm_90a, and also writes some additional bits. NVIDIA's CuTe DSL
-4.8.1 builds the same bytes for all targets, also for im2col maps and L2 promotion.
+First, for every field of ``tensormap.replace.tile``, the code that ptxas 13.0 generates for these
+targets writes the same bits as its code for sm_90a, and also writes some additional bits. Second,
+NVIDIA's CuTe DSL 4.8.1 builds the same bytes for all targets, also for im2col maps and L2
+promotion.
 
 Bits are counted from bit 0 of byte 0, little-endian. Bits that belong to no field are 0::
 
@@ -48,8 +49,8 @@ class Field:
     name : str
         The driver's name of the argument that the field stores.
     index : int or None
-        The entry of an array argument that the field stores. Entry 0 is the innermost dimension; of
-        a corner, entry 0 is W. None if the argument is a single number.
+        The index of the entry that the field stores, if the argument is an array. Entry 0 is the
+        innermost dimension. In a corner, entry 0 is W. None if the argument is a single number.
     pieces : tuple of (bit, width)
         Positions and widths of the runs of bits that make up the field, the low bits first.
     bias, unit : int
@@ -314,7 +315,7 @@ _COMPUTED = (
 
 @cache
 def _places(kind: MapKind, rank: int) -> tuple[tuple[int, int | None, int, int, int, Field], ...]:
-    """Return a row for each field: index of its value in `encode`, and attributes of the field."""
+    """Return (index of a value in `values` of `encode`, attributes of its field) for each field."""
     names = (*EncodeArguments._fields, *_COMPUTED)
     fields = (field for field in fields_of(kind, rank) if not field.known)
     return tuple((names.index(f.name), f.index, f.bit, f.bias, f.plain_end, f) for f in fields)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fractions import Fraction
 
-MAX_ENTRIES = 64  # far more than any rank; of a longer list, read only 65 entries
+MAX_ENTRIES = 64  # far more than any rank; only 65 entries of a longer list are read
 MAX_REPR = 200  # characters
 MAX_SHOWN = 80  # characters of a value in a message
-INTEGER_BITS = 512  # valid values have far fewer; Python can print products of such integers
+INTEGER_BITS = 512  # valid values have far fewer bits; Python can print products of such integers
 INTEGER_END = 1 << INTEGER_BITS
 #: Characters that `printable` replaces: C0 and C1 controls except the newline, bidirectional
 #: controls, invisible characters and surrogates.

@@ -309,7 +309,7 @@ FILL_MEMBERS = tuple(TmaOobFill)
 MODE_MEMBERS = tuple(TensorMapIm2ColWideMode)
 
 #: The names of each enum's members in cuda.h: a common prefix, and a suffix for each value. The
-#: enums are in the order in which native/ has them.
+#: enums are in the same order as in the C code of native/.
 C_ENUMS: dict[type[IntEnum], tuple[str, tuple[str, ...]]] = {
     TmaInterleaveLayout: ("CU_TENSOR_MAP_INTERLEAVE_", ("NONE", "16B", "32B")),
     TmaSwizzle: (

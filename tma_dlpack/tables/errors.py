@@ -146,10 +146,11 @@ class TmaPreconditionError(TmaError, ValueError):
     """Error of a call that breaks one or more rules.
 
     `violations` has one entry per broken rule, and the message shows them all. Arguments that
-    cannot be read are first. The other violations are in libcu++'s order, so the first of them is
-    the rule for which `cuda::make_tma_descriptor` with element strides would throw. libcu++ differs
-    in two ways. Its overload without element strides checks the rank before the device. Since
-    DLPack 1.2, libcu++ refuses strides that are NULL, while this package reads them as row-major.
+    cannot be read are first. The other violations are in libcu++'s order. The first of them is
+    the violation for which the overload of `cuda::make_tma_descriptor` with element strides would
+    throw. libcu++ differs in two ways. Its overload without element strides checks the rank before
+    the device. With DLPack 1.2 and later, libcu++ refuses strides that are NULL, while this package
+    reads them as row-major.
 
     Examples
     --------

@@ -109,8 +109,8 @@ def choices_of(enum: type[IntEnum], value: object) -> str:
     return f"choose one of {choices}" + (f"; did you mean {near!r}?" if near else "")
 
 
-#: Data type of a map -> (names of the types of its values, number and bits of the values that share
-#: bytes).
+#: Packed data type -> (names of the types that it can hold, text). The text "two 4-bit" means that
+#: two values of 4 bits fill one byte, and "four 6-bit" that four values of 6 bits fill three bytes.
 _PACKED_WORDS = {
     "16U4_ALIGN8B": ("int4 uint4 float4 fp4 e2m1 float4_e2m1 float4_e2m1fn", "two 4-bit"),
     "16U6_ALIGN16B": ("float6 fp6 e2m3 e3m2 float6_e2m3fn float6_e3m2fn", "four 6-bit"),
@@ -118,7 +118,7 @@ _PACKED_WORDS = {
 
 
 def packed_needs(word: str) -> str:
-    """Return what a map needs if the word names a type of fewer than 8 bits, else "".
+    """Return the fix for a word that names a type of fewer than 8 bits; "" for any other word.
 
     >>> packed_needs("torch.int4")[:63]
     'int4 values are packed: pass a uint8 tensor that holds two 4-bi'
@@ -147,7 +147,7 @@ def dlpack_type_of(value: object) -> DLDataType | None:
 
 @lru_cache(maxsize=256)
 def meaning(enum: type[AnyEnum], word: str) -> AnyEnum | None:
-    """Return the member for another spelling; None if it spells no member or several members.
+    """Return the member that a spelling means; None if it means no member or several members.
 
     >>> from tma_dlpack.tables.enums import TmaSwizzle
     >>> meaning(TmaSwizzle, "128"), meaning(TmaSwizzle, "Swizzle<3,4,3>"), meaning(TmaSwizzle, "16")
@@ -197,7 +197,7 @@ def near_name(enum: type[IntEnum], value: object) -> str | None:
 
     word = text_of(value)
     if word is None:
-        word = name_of_dtype(value) or shown(value)  # `shown` returns "None" or "nan"
+        word = name_of_dtype(value) or shown(value)  # "None" for None, which is similar to "none"
     if not _WORD.fullmatch(word):
         return None
     digits = re.findall(r"\d+", word)

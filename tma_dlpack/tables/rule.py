@@ -1,8 +1,8 @@
 """The `Rule`: one precondition, as a row of a table.
 
 The rows about maps are in `checks`, the rows about operands in `consumer.refusals`, the rows about
-tensors in `dlpack.layout`, and all others in `tables.refusals`. A row may have functions. The
-package that has the row calls these functions; this file does not.
+tensors in `dlpack.layout`, and all others in `tables.refusals`. Some fields of a row may be
+functions. The package that defines the row calls these functions; this file does not.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Rule:
         The kinds of map to which the rule applies.
     reads : tuple of str
         Arguments that the rule depends on, besides the arguments that its predicate reads. The rule
-        is not reported if one of them could not be read.
+        is not reported if one of these arguments could not be read.
     prerequisites : tuple of str
         Ids of rules that must hold first. If one of them is broken, this rule is not reported.
     prerequisites_at_entry : tuple of str
@@ -173,7 +173,7 @@ class Rule:
     def violation(
         self, argument: str, found: str, *, limit: str = "", fix: str = "", source: str = ""
     ) -> Violation:
-        """Return the violation of a rule that a function other than the judge has checked.
+        """Return the violation of this rule, which the caller found without checks/judge.py.
 
         If passed, `limit`, `fix` and `source` replace the texts of the row.
         """

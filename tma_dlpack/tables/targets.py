@@ -45,10 +45,10 @@ INNER_BYTES = 16  # the size of a row of a box must be a multiple of this
 PACKED_GROUP = 16  # number of values of a packed type in a chunk of shared memory
 PADDED_INNER_VALUES = 128  # values in a row of a box of an ALIGN16B type
 
-#: nvbug 5736804: on compute capability 10.0 and later, drivers older than BIT_85_MENDED_IN set bit
-#: 85 (the allocation class, see tables/bits.py) in maps whose memory is smaller than
-#: BIT_85_SMALL_BYTES and not dense. Copies with such maps can fault. Source: release notes of
-#: driver 595.71.05; documented, not measured.
+#: nvbug 5736804: drivers older than BIT_85_MENDED_IN wrongly set bit 85 (the allocation class, see
+#: tables/bits.py) of some maps. Copies with such maps can fault. The error occurs on compute
+#: capability 10.0 and later, if the tensor is not dense and spans fewer than BIT_85_SMALL_BYTES
+#: bytes. Source: release notes of driver 595.71.05; documented, not measured.
 BIT_85_MENDED_IN = 13020  # CUDA 13.2 as a number of cuDriverGetVersion
 BIT_85_SMALL_BYTES = 128 * 1024
 
@@ -74,8 +74,8 @@ HOW_TO_FIND = (
 PROVENANCE = "measured on an NVIDIA H200, driver 580.159.04 (CUDA 13.0), 2026-11-20; not published"
 DERIVED = "derived from ptxas 13.0 and maps of CuTe DSL 4.8.1, not measured"
 
-#: Features of a GPU: name -> condition on its compute capability. The generator prints the
-#: conditions in C.
+#: Features of a GPU: name -> condition on its compute capability. `.packaging/generate.py` prints
+#: the conditions in C.
 COLUMNS: dict[str, str] = {
     "has_tma": "major >= 9",
     "is_sm_9x": "major == 9",

@@ -26,8 +26,8 @@ class Arena(AbstractContextManager["Arena"]):
         self.target: tma.Target = driver.device_target(device_id)
         random = np.random.default_rng(seed)
         self.initial: npt.NDArray[np.uint8] = random.integers(0, 256, ARENA_BYTES, np.uint8)
-        # Tensors begin at multiples of 32 bytes in the arena. Align the arena itself, so that the
-        # addresses of the tensors are multiples of 32 bytes, too.
+        # The offset of a tensor in the arena is a multiple of 32 bytes. Align the start of the
+        # arena, so that the tensor's address is a multiple of 32 bytes, too.
         room = np.empty(ARENA_BYTES + 256, np.uint8)
         start = -room.ctypes.data % 256
         self.host: npt.NDArray[np.uint8] = room[start : start + ARENA_BYTES]
@@ -74,8 +74,9 @@ class Arena(AbstractContextManager["Arena"]):
         """Run one block of a kernel on device copies of the arrays, and copy the arrays back.
 
         `kernel` is (name of a file in kernels/, name of a kernel in this file). An optional third
-        entry is a text to insert before the source. The kernel's arguments are first the values,
-        then the addresses of the arrays. These addresses are multiples of 128 bytes.
+        entry is a text, which is inserted before the source of the file. The kernel's arguments are
+        `values`, then the addresses of the device copies of `arrays`. These addresses are multiples
+        of 128 bytes.
         """
         file, name, *head = kernel
         library = launch.compile_packaged(file, __package__, self.target, *head)

@@ -54,7 +54,7 @@ SWIZZLE_OF_ROW = {
 }
 # CUDA's maximum number of blocks per multiprocessor on compute capability 9.0.
 MAX_CTAS_PER_SM = 32
-# Headings of the table's columns. "turn" is `Pipeline.neighbours`.
+# Headings of the table's columns. The column "turn" shows `Pipeline.neighbours`.
 HEADER = (
     *("box", "row bytes", "swizzle", "L2 fetch", "stages", "stores", "CTAs/SM", "turn"),
     *("TB/s", "ratio", "copy"),
@@ -64,7 +64,7 @@ HEADER = (
 @errors.sealed
 @dataclass(frozen=True, slots=True)
 class BandwidthRow:
-    """The speed of copies with one box, swizzle and L2 fetch size, with the fastest pipeline.
+    """The speed of the fastest pipeline for one box, swizzle and L2 fetch size.
 
     Attributes
     ----------
@@ -78,7 +78,8 @@ class BandwidthRow:
         The fastest pipeline. `.stages` is the number of tiles in shared memory per CTA,
         `.ctas_per_sm` is the number of CTAs per multiprocessor, and `.stores_in_flight` is the
         number of stages whose stores may be pending. `.neighbours` is the number of adjacent tiles
-        that one CTA copies at a time; the next CTA copies the tiles after them.
+        that one CTA copies at a time. For example, if it is 2, CTA 0 copies tiles 0 and 1, and CTA
+        1 copies tiles 2 and 3.
     bytes_per_second : float
         Sum of the bytes read and the bytes written per second.
     ratio : float
@@ -211,15 +212,16 @@ def bandwidth(
         Boxes to try, row-major, in elements. None tries boxes with rows of 16 to 512 bytes that
         fit the tensor.
     swizzle : enum member, name or value, optional
-        The swizzle of all boxes. With None, a box whose rows have 32, 64 or 128 bytes gets the
-        swizzle with this span. All other boxes get no swizzle.
+        The swizzle of all boxes. With None, each default box has a swizzle of its own, and a box in
+        `boxes` gets "bytes32", "bytes64" or "bytes128" if its rows have 32, 64 or 128 bytes. Other
+        boxes in `boxes` get no swizzle.
     l2_fetch_size : enum member, name or value, or several, optional
         The L2 fetch sizes to try. None tries "none", "bytes128" and "bytes256".
     data_type, rules
         As in `make_tma_descriptor`.
     stages : sequence of int
-        Numbers of tiles in flight per block that are tried, each 1 to 8. A number is skipped if
-        shared memory is too small for this number of tiles.
+        Numbers of tiles in flight per block to try, each 1 to 8. A number is skipped if shared
+        memory is too small for this number of tiles.
     ctas_per_sm : sequence of int
         Numbers of blocks per multiprocessor to try.
     repeats : int

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A check of `verify`, which is one row of the report."""
+    """A check of `verify`. The report has one row for each check."""
 
     name: str
     kind: MapKind
@@ -130,7 +130,7 @@ def _compare_encoders(kind: MapKind, rng: Random, target: tma.Target) -> Outcome
         "bytes": bytes(by_driver).hex() if isinstance(by_driver, tma.TensorMap) else None,
     }
     # If the layout of the target has not been measured, this package cannot encode maps for it, so
-    # there is nothing to compare. The report of `learning` uses the evidence.
+    # there is nothing to compare. `FieldStatistics` in learning.py uses the evidence.
     if not target.has_model:
         return Outcome(call, accepted, None, evidence)
     by_model = _attempt(lambda: encode(encoder="model"))
@@ -146,7 +146,8 @@ def _compare_encoders(kind: MapKind, rng: Random, target: tma.Target) -> Outcome
 def _attempt(run: Callable[[], T]) -> T | str:
     """Return the result of a call.
 
-    If the call fails, return a text with the rule that refuses it or with the driver's error.
+    If a rule refuses the call, return "refused by" and the rule's id. If the driver returns an
+    error, return the text of this error.
     """
     try:
         return run()
@@ -166,9 +167,9 @@ CUDA = cuda.CudaBackend()
 
 
 def _compare_at_limits(kind: MapKind, rng: Random, arena: Arena) -> Outcome:
-    """Load with a map of any size that the driver accepts, and compare the results.
+    """Compare a load of the simulator with the same load of the hardware.
 
-    Most of these loads are out of bounds.
+    The map may have any size that the driver accepts. Most of these loads are out of bounds.
     """
     arguments = random_call(kind, rng)
     # All types and interleave layouts accept addresses that are multiples of 32 bytes.

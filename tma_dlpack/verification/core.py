@@ -1,4 +1,4 @@
-"""All names of the core that `verify` and `bandwidth` use.
+"""All names from other folders of the package that `verify` and `bandwidth` use.
 
 `tests/test_layers.py` allows at most 30 names. The names are imported on first use, because the
 commands are registered in every run of the command line, but most runs do not use these names.

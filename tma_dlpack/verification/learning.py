@@ -1,4 +1,4 @@
-"""The report of `verify`, and the file with all its cases, which a user can send.
+"""The report of `verify`, and the file of all cases that a user can send to the maintainers.
 
 The file is JSON, and it is compressed if its name ends with .gz. It has the name of the GPU, and
 for every case the arguments, the verdict and the bytes. `Findings.against` compares the encodings
@@ -185,7 +185,7 @@ class Findings:
     cases: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, check: str, number: int, outcome: Outcome) -> None:
-        """Add the case of a check and its outcome."""
+        """Add the outcome of case `number` of a check."""
         result = {name: getattr(outcome, name) for name in _OF_OUTCOME}
         self.cases.append({"check": check, "number": number} | result | outcome.evidence)
 
@@ -230,8 +230,8 @@ class Findings:
         """Compare the driver's verdicts and bytes with the rules and the layout of a target.
 
         Only the encodings are compared again. For all other checks, such as copies, the report
-        repeats the results of the run on the GPU. The default of `target` is the target of this
-        GPU.
+        repeats the results of the run on the GPU. The default of `target` is the target of the GPU
+        on which `verify` ran.
         """
         column = self.target if target is None else tma.Target.of(target)
         try:

@@ -100,7 +100,7 @@ def compare_matrices(matrices: Matrices, arena: Arena) -> str | None:
 
 
 def _registers(matrices: Matrices, logical: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
-    """Return the registers of each lane that ldmatrix should return.
+    """Return the values that ldmatrix should write to the registers of each lane.
 
     Source: PTX ISA, ldmatrix, matrices of 8 x 8 elements of 16 bits.
     """
@@ -125,7 +125,7 @@ def _registers(matrices: Matrices, logical: npt.NDArray[Any]) -> npt.NDArray[np.
 
 
 def _put_integers(product: Product, arena: Arena) -> None:
-    """Fill both matrices in the arena with integers that their type represents exactly.
+    """Fill both matrices in the arena with integers that their element type represents exactly.
 
     The padding between rows keeps its random bytes.
     """
@@ -164,7 +164,7 @@ def _read_tiles(
     counts: tuple[int, ...],
     arrays: list[npt.NDArray[Any]],
 ) -> None:
-    """Run a kernel of operands.cu; its tiles end at byte `end` of shared memory."""
+    """Run a kernel of operands.cu, whose tiles end at byte `end` of shared memory."""
     # The mbarrier follows the tiles. Its size and its alignment are 8 bytes (PTX ISA).
     barrier, done = -(-end // 8) * 8, np.zeros(1, np.uint32)
     values = [*maps, *_words(barrier, *counts)]
@@ -239,8 +239,9 @@ _ENDS = {"interleave": 3, "element_type": 11}
 class Change:
     """A load with a map. The kernel corrects some fields of the map before the load.
 
-    `overwritten_by` has the values of `fields` in the map that the kernel gets. If `in_place` is
-    True, the kernel changes the map in global memory, otherwise in shared memory.
+    Before the launch, the host overwrites `fields` of the driver's map with the values
+    `overwritten_by`. The kernel writes the driver's values back. If `in_place` is True, the kernel
+    changes the map in global memory; otherwise it changes the map in shared memory.
     """
 
     copy: Copy
@@ -255,7 +256,7 @@ class Change:
 
 
 def random_change(rng: Random, max_smem_bytes: int) -> Change:
-    """Return a random tile load with random values for some fields of its map."""
+    """Return a random tile load, and random values that overwrite some fields of its map."""
     copy = random_copy("load", "tiled", rng, max_smem_bytes - CHANGES_BYTES)
     rows = [f for f in bits.fields_of("tiled", copy.arguments.rank) if f.ptx is not None]
     # tensormap.replace can set the field for tf32, but cannot clear this field.
@@ -304,7 +305,10 @@ def compare_change(change: Change, arena: Arena) -> str | None:
 
 
 def instructions(change: Change, expected: bytes) -> list[tuple[int, int]]:
-    """Return the changes that write the correct values, each as (number in changes.cu, value)."""
+    """Return the changes that write the correct values.
+
+    Each change is (`Change.field`, `Change.value`) of the struct `Change` in changes.cu.
+    """
     # One instruction of tensormap.replace may write several fields of a map. The dictionary keeps
     # one entry for each instruction.
     found = {}

@@ -47,8 +47,9 @@ class Pipeline:
     stores_in_flight : int
         Number of stages whose stores may be pending. The other stages are for loads.
     neighbours : int
-        Number of adjacent tiles that one CTA copies at a time; the next CTA copies the tiles after
-        them. With 2 adjacent tiles, two adjacent rows of 128 bytes share one L2 fetch of 256 bytes.
+        Number of adjacent tiles that one CTA copies at a time. If it is 2, CTA 0 copies tiles 0 and
+        1, CTA 1 copies tiles 2 and 3, and two adjacent rows of 128 bytes share one L2 fetch of 256
+        bytes.
     """
 
     stages: int
@@ -58,7 +59,7 @@ class Pipeline:
 
     @classmethod
     def family(cls, stages: int, ctas_per_sm: int) -> Iterator[Pipeline]:
-        """Yield the pipelines to try for this number of stages and of blocks per multiprocessor."""
+        """Yield the pipelines to try that have these values of `stages` and `ctas_per_sm`."""
         for stores_in_flight in sorted({min(1, stages - 1), stages // 2}):
             for neighbours in (1, 2):
                 yield cls(stages, ctas_per_sm, stores_in_flight, neighbours)

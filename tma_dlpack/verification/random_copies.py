@@ -319,7 +319,7 @@ def random_call(kind: MapKind, rng: Random, *, of_any_magnitude: bool = True) ->
     if rng.random() < _EDGE:
         call |= _of_rank(call, rng.choice((1, 2, 6)))
     if kind == "im2col_wide":
-        # For each corner, the encoder of im2col_wide has one integer, the width, not an array.
+        # The encoder of im2col_wide has one integer for a corner (the corner's W), not an array.
         for corner in CORNERS:
             call[f"{corner}_width"] = (*call.pop(corner), 0)[0]
         call["mode"] = rng.randint(0, 1)

@@ -240,7 +240,8 @@ def _operand(
 ) -> OperandLayout | None:
     """Return a random tile for an operand with the extent `mn` in M or N and `k_steps` steps of K.
 
-    Return None if the tile's size is not a multiple of the row size of the random swizzle.
+    Return None if `total_bytes`, the size of the tile's contiguous dimension, is not a multiple of
+    the random `row_bytes`.
     """
     swizzle = rng.choice(SWIZZLES)
     span = SPAN_BYTES[swizzle]
@@ -289,7 +290,7 @@ def _layout(
 
 
 def random_matrices(rng: Random, max_smem_bytes: int) -> Matrices:
-    """Return a random ldmatrix of a random tile; the tile's rows have a multiple of 16 bytes."""
+    """Return a random ldmatrix of a random tile, whose row size is a multiple of 16 bytes."""
     while True:
         data_type = rng.choice((_T.UINT8, _T.UINT16, _T.FLOAT16, _T.BFLOAT16, _T.UINT32))
         num = rng.choice((1, 2, 4))

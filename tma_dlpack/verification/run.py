@@ -21,8 +21,8 @@ def verify(
 ) -> VerifyReport:
     """Compare this package with the driver and the GPU of this machine, on random cases.
 
-    - Encoders: this package must refuse the calls that cuTensorMapEncode* refuses, and must encode
-      all other calls as the bytes that cuTensorMapEncode* returns.
+    - Encoders: this package must refuse the calls that cuTensorMapEncode* refuses. For all other
+      calls, this package must make the same bytes as cuTensorMapEncode*.
     - Copies: loads, stores and reductions must have equal results in the simulator and on the
       hardware, for tile and im2col maps. The checks compare shared memory, the set of written
       bytes, and global memory.
@@ -44,8 +44,8 @@ def verify(
     out : path, optional
         File to which every case is written with its arguments, verdicts and bytes. You can send
         this file to the maintainers of this package. The file is compressed if its name ends with
-        .gz. About your machine, it contains only facts about the GPU, and the versions of the
-        driver and of this package.
+        .gz. The file describes your GPU, and has the versions of the driver and of this package. It
+        contains nothing else about your machine.
 
     Returns
     -------

@@ -139,8 +139,8 @@ __device__ inline void copy_tiles(const Map& source, const Map& target,
     store_commit();
     if (++stage == ring.stages) stage = 0, parity ^= 1;
 
-    // After the wait, the store of tile k - stores_in_flight has read its stage. So this stage,
-    // `free_stage`, can be loaded.
+    // After `wait_for_reads`, the store of tile k - stores_in_flight has read its stage, which is
+    // `free_stage`. So the next tile can be loaded into `free_stage`.
     if (k < ring.stores_in_flight || to_load >= tiling.total) continue;
     wait_for_reads(ring.stores_in_flight);
     load(to_load, free_stage);

@@ -26,8 +26,9 @@ __device__ inline void load_tile(const Map& map, const Tile& tile, Barrier* full
 }
 
 // Load both tiles. Return false if shared memory does not begin at a multiple of 1024 bytes. The
-// hardware swizzles addresses, but the expected results come from swizzled offsets in shared
-// memory. Both give the same tile only if shared memory begins at a multiple of 1024 bytes.
+// hardware swizzles addresses, but the simulator, which makes the expected results, swizzles
+// offsets in shared memory. The hardware and the simulator make the same tile only if shared memory
+// begins at a multiple of 1024 bytes.
 __device__ inline bool loaded(const Map& a, const Map& b, const Tile& tile_a, const Tile& tile_b,
                               unsigned barrier_offset)
 {
