@@ -179,8 +179,9 @@ def _map_of(
 ) -> TensorMap:
     """Make the map of an accepted call.
 
-    The driver encodes the bytes for the GPU `device`. If `device` is None, they are encoded in the
-    measured layout of the target. A map for a target without a measured layout then has no bytes.
+    The driver encodes the bytes for the GPU `device`. If `device` is None, the bytes are encoded in
+    the measured layout of the target. If the target has no measured layout either, the map has no
+    bytes.
     """
     arguments, address, encoder, data = request.encode_arguments(), request.address, None, None
     if device is not None:

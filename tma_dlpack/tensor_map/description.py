@@ -26,7 +26,8 @@ class Description:
     arguments : EncodeArguments
     target : Target
     encoder : {"driver", "model", None}
-        The encoder of the bytes. None for decoded or changed bytes, and for a map without bytes.
+        The encoder of the bytes. None if `from_bytes` or `replace` made the map, or if the map has
+        no bytes.
     view : TensorView or None
         The layout of the tensor, with address 0 and no owner; None for a bare address.
     request : Request or None
@@ -52,9 +53,9 @@ def replaced(known: Description, arguments: EncodeArguments, moved: bool) -> Des
     """Describe the map that `TensorMap.replace` returns; `known` describes the original map.
 
     `arguments` are the new arguments, and `moved` means that the address changed. The result has no
-    request. If the coordinates of `split_inner` or of `ragged` depend on a changed field, the
-    result has neither option. In a map with both options, the coordinates of each option depend on
-    the dimensions that the other option added.
+    request. If the coordinates of `split_inner` or of `ragged` depend on a field that has changed,
+    `added` of the result is None. In a map with both options, the coordinates of each option depend
+    on the dimensions that the other option added.
     """
     view, added = None if moved else known.view, known.added
     if _coordinate_base(known, known.arguments) != _coordinate_base(known, arguments):
@@ -169,8 +170,8 @@ def differences(description: Description, view: TensorView) -> list[Violation]:
 def _type_name(arguments: EncodeArguments, view: TensorView) -> str:
     """Return the name of the map's data type if it fits the tensor's dtype.
 
-    Otherwise return the name of the default data type of the dtype, or the name of the dtype if it
-    has no default.
+    Otherwise return the name of the dtype's default data type. If the dtype has no default data
+    type, return the name of the dtype.
     """
     usual = data_type_of(view.dtype)
     if arguments.data_type in (usual, *overrides_of(view.dtype)):
