@@ -287,7 +287,7 @@ _WORD_OPERATIONS: dict[str, Operation] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
-#: Bits of infinity in the 16-bit floats; the bits of a NaN are larger.
+#: 16-bit float type -> the bits of +infinity. Without the sign, the bits of a NaN are larger.
 _INFINITY_WORDS = {_T.FLOAT16: 0x7C00, _T.BFLOAT16: 0x7F80}
 _ADDITIONS: dict[TensorMapDataType, Operation] = {
     **dict.fromkeys((_T.FLOAT16, _T.FLOAT32, _T.TFLOAT32), _add_float),

@@ -188,7 +188,7 @@ def _view_of_memory(memory: object) -> TensorView:
 
 
 def current_view(tensor_map: TensorMap) -> TensorView | None:
-    """Return the current view of a map's tensor; refuse if its address or layout has changed.
+    """Return the current view of a map's tensor; refuse a tensor whose address or layout changed.
 
     Return None for a map of a bare address. If the map keeps a DLPack capsule, the capsule keeps
     the memory alive. In this case the tensor is not exported again, because each export may make
@@ -278,7 +278,7 @@ class Window(NamedTuple):
     #: The copy accesses the bytes [first, last) of each line.
     first: int
     last: int
-    #: (n,) offset of byte 0 of each line from the map's address, in bytes modulo 2^64.
+    #: (n,) offset from the map's address to byte 0 of each line, in bytes modulo 2^64.
     source: IntArray
     #: (n,) number of each line, where the lines of all tiles are numbered consecutively.
     line: IntArray

@@ -153,7 +153,7 @@ def load_request(
 
 
 def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> CopyRequest:
-    """Check a store or reduction, except its data and operation, and return the request.
+    """Check the arguments of a store or reduction except `data` and `op`; return the request.
 
     Raises `TmaPreconditionError` as `load_request` does, and `TmaUnsupportedError` for a map that
     supports only loads.

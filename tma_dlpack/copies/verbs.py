@@ -226,11 +226,11 @@ def store_tile(
         An array in host memory: either a logical tile or shared memory. A logical tile has the
         shape of `Tile.array`, or this shape with an additional leading axis of length 1. It has the
         dtype of `Tile.array` or of the tensor, such as torch.bfloat16. Shared memory is a uint8
-        array or ``bytes`` like `Tile.smem`. Its length is smem_offset + smem_bytes, or smem_bytes
-        if it starts at smem_offset. A one-dimensional uint8 array may be a valid logical tile and
-        valid shared memory. If these two forms would store different bytes, the array is refused.
-        In this case pass ``data[None]`` for a logical tile, or ``data.tobytes()`` for shared
-        memory.
+        array or ``bytes`` like `Tile.smem`. Its length is smem_offset + smem_bytes if it starts at
+        address 0, and smem_bytes if it starts at smem_offset. A one-dimensional uint8 array may be
+        a valid logical tile and valid shared memory. If these two forms would store different
+        bytes, the array is refused. In this case pass ``data[None]`` for a logical tile, or
+        ``data.tobytes()`` for shared memory.
     backend, memory, smem_offset
         As in `load_tile`.
 

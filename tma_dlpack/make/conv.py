@@ -441,8 +441,8 @@ def _stride(where: str, of: _Dimension) -> dict[str, str]:
     return {"argument": "stride", "found": f"stride is {step} {where}", "fix": fix}
 
 
-#: Rule -> a function that returns the changed parts of its violation (argument, found, limit, fix)
-#: for a spatial dimension.
+#: Rule -> a function that returns new values for fields of the rule's violation (argument, found,
+#: limit, fix). It receives a spatial dimension: the text "along H", for example, and the numbers.
 WORDS: dict[str, Callable[[str, _Dimension], dict[str, str]]] = {
     "LOWER_CORNER": _lower,
     "UPPER_CORNER": _upper,

@@ -67,7 +67,11 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """The first that is known of: the line of the source, the line of the PTX, the kernel."""
+        """The line of the source, if it is known.
+
+        If the line of the source is not known, this is the line of the PTX. If neither line is
+        known, this is the kernel.
+        """
         return self.line or (f"line {self.ptx_line}" if self.ptx_line else self.kernel)
 
     @property

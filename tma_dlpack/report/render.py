@@ -41,7 +41,7 @@ class Section:
     listing : sequence of str
         Lines that are shown as they are, such as machine code.
     pictures : sequence of Figure or str
-        Figures and pieces of HTML, which the text lacks.
+        Figures and pieces of HTML; a report as text does not show them.
     """
 
     title: str = ""

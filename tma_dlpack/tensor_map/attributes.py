@@ -151,7 +151,8 @@ class MapAttributes(MapStorage):
         """The value that a load writes for out-of-bounds elements, as a TmaOobFill."""
         return self.arguments.oob_fill
 
-    # Three of these attributes have other names as arguments of `make_tma_descriptor`.
+    # `interleave`, `l2_promotion` and `oob_fill` have other names as arguments of
+    # `make_tma_descriptor`.
     @property
     def interleave_layout(self) -> TmaInterleaveLayout:
         """The value of `interleave`, under the argument's name."""

@@ -73,7 +73,8 @@ def _coordinate_base(known: Description, new: EncodeArguments) -> tuple[object, 
     old, (split, ragged) = known.arguments, known.added or (False, None)
     base: list[object] = []
     extra = 0 if ragged is None else 2  # number of dimensions that `ragged` adds
-    # index of the outermost dimension that `ragged` did not add; in a split map it counts spans
+    # index of the outermost dimension that `ragged` did not add; in a split map, this dimension
+    # counts the spans
     outermost = old.rank - extra - 1
     if split or extra:
         base += [new.rank, new.interleave]
@@ -92,7 +93,7 @@ def _coordinate_base(known: Description, new: EncodeArguments) -> tuple[object, 
 
 
 def of_request(request: Request, arguments: EncodeArguments, encoder: str | None) -> Description:
-    """Describe the map of an accepted request; `arguments` are its `encode_arguments()`."""
+    """Describe the map of an accepted request; `arguments` is `request.encode_arguments()`."""
     view, ragged = request.view, request.rare.ragged
     return Description(
         arguments,
