@@ -168,8 +168,8 @@ _LATER = {
     "tma_dlpack.verification.bandwidth": ("bandwidth",),
 }
 
-#: Subpackage -> classes of results that `tma_dlpack` itself had in version 0.3. Remove this table
-#: in version 0.5.
+#: Subpackage -> classes that were names of `tma_dlpack` itself in version 0.3. Remove this table in
+#: version 0.5.
 _MOVED = {
     "tma_dlpack.debug": (
         "DeadBarrier",
@@ -272,8 +272,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("tma_dlpack.draw")
     for module, names in _LATER.items():
         if name in names:
-            # Import `checks` before a module of it. Otherwise two threads would wait for each other
-            # if one imports `checks` and the other imports a module of `checks`.
+            # Import `checks` before a module of `checks`. Otherwise, if one thread imports `checks`
+            # and another thread imports a module of `checks`, they would wait for each other.
             importlib.import_module("tma_dlpack.checks")
             value = getattr(importlib.import_module(module), name)
             globals()[name] = value

@@ -11,8 +11,9 @@ the bank conflicts of a warp, for pictures and suggestions.
 To add an instruction, add a row to `operand.INSTRUCTIONS`. To add a reason to refuse a tile, add a
 row to `refusals.ROWS`, a passing and a failing example to
 tests/consumer/test_matrix_descriptor.py, and the text for the explorer's page to
-explorer/operand.js. Then run ``python .packaging/generate.py``: it prints the condition `holds` of
-each row, and the two byte offsets of `operand.py`, in JavaScript for the page.
+explorer/operand.js. Then run ``python .packaging/generate.py``. It prints JavaScript for the page:
+the condition `holds` of each row, and the functions `leading_bytes` and `stride_bytes` of
+`operand.py`.
 
 Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout", "tcgen05 Shared Memory
 Layout and Swizzling", "ldmatrix". The names of the fields are from CUTLASS,

@@ -197,9 +197,9 @@ class MatrixDescriptor(Drawn):
     def read(self, smem: object) -> npt.NDArray[Any]:
         """Return the operand that the tensor core reads from shared memory, as an array.
 
-        The method computes the addresses from the descriptor of each K step, by the canonical
-        layouts of the PTX ISA. It does not use the tensor map. The descriptor is correct if the
-        result equals the tile.
+        The method computes the addresses from the descriptor of each K step, as the canonical
+        layouts of the PTX ISA define them. It does not use the tensor map. The descriptor is
+        correct if the result equals the tile.
 
         Parameters
         ----------

@@ -27,9 +27,10 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 Major = Literal["K", "MN"]
 
-#: Bytes along K that one instruction multiplies, for every data type (16 elements of 16 bits).
+#: Bytes along K that one instruction multiplies. The number is the same for every data type: for
+#: example, 16 elements of 16 bits.
 K_STEP_BYTES = 32
-#: A descriptor has its address and offsets in units of this number of bytes.
+#: A descriptor stores the address and the offsets in units of this number of bytes.
 UNITS = 16
 
 #: TmaSwizzle -> bytes of a row of an atom. Without a swizzle, the atom is a core matrix.
@@ -341,7 +342,8 @@ def split_dimension(tensor_map: TensorMap) -> int | None:
     if view is None or own is None or len(own.shape) < 2 or len(view.shape) != len(own.shape) + 1:
         return None
     span = view.shape[-1]
-    # The view must be the tensor whose last axis is split into (spans, span), with spans first.
+    # The view must have the shape of the tensor after two changes: the last axis is split into
+    # (spans, span), and the axis `spans` is moved to the front.
     same = view.shape[1:-1] == own.shape[:-1] and view.shape[0] * span == own.shape[-1]
     return len(own.shape) if same and view.strides[0] == span else None
 

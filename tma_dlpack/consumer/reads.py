@@ -70,7 +70,10 @@ class Reads:
 
 
 def reads_of(plan: TilePlan, access: Any, threads: int, size: int | None, offset: int) -> Reads:
-    """Return the reads of `access`: the name of a pattern, a function, or shared addresses."""
+    """Return the reads of `access`.
+
+    `access` is the name of a pattern, a function, or a list of shared-memory addresses.
+    """
     if callable(access):
         return _by_function(plan, access, threads, size)
     pattern = text_of(access)
@@ -88,9 +91,10 @@ def reads_of(plan: TilePlan, access: Any, threads: int, size: int | None, offset
 
 
 def _pattern(plan: TilePlan, name: str) -> tuple[IntArray, IntArray]:
-    """Return the lines and bytes of all 16-byte chunks of a tile, as arrays (phases, threads).
+    """Return the line and the first byte of each 16-byte chunk, as two arrays (phases, threads).
 
-    The order of the chunks is column by column, or row by row. Chunks that do not fill a phase are
+    The order of the chunks is column by column for the pattern "column", and row by row for the
+    pattern "row". Chunks that do not fill a phase are
     omitted.
     """
     rows: IntArray = np.arange(plan.lines, dtype=np.int64)

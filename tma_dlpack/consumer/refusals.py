@@ -244,8 +244,8 @@ def _making(o: Operand, rows: int, row: int, options: str) -> str:
             f"make the map of a matrix, x.reshape(rows, columns), with a box of {rows} rows or a "
             "multiple of them"
         )
-    # Choose the axis of the rows: an axis with several rows in the box if there is one, else an
-    # axis with several rows in the tensor. Of several such axes, choose the last.
+    # Choose the axis of the rows. Prefer an axis whose extent in the box is greater than 1, then an
+    # axis whose extent in the tensor is greater than 1. Of several such axes, choose the last.
     at = max(range(len(given) - 1), key=lambda i: (given[i] > 1, shape[i] > 1, i))
     box = (*(rows if i == at else 1 for i in range(len(given) - 1)), row)
     if any(n > extent for n, extent in zip(box, shape, strict=True)):

@@ -196,8 +196,8 @@ def ldmatrix_addresses(
     num : {1, 2, 4}
         Number of matrices that the instruction loads: ``.x1``, ``.x2`` or ``.x4``.
     transpose : bool
-        Whether the instruction is ``ldmatrix.trans``, for tiles whose rows are K (16-bit types
-        only).
+        Whether the instruction is ``ldmatrix.trans``, which is for tiles whose rows step along K.
+        It needs elements of 16 bits.
     smem_address : int
         Address of the tile in shared memory in bytes, a multiple of 128.
 
@@ -262,7 +262,7 @@ def ldmatrix_addresses(
 
 
 def _extent(num: object, transpose: object) -> tuple[int, int]:
-    """Return the number of matrices in a column and the number in a row of the loaded area."""
+    """Return the number of rows and of columns of the loaded area, counted in matrices."""
     count = integer_of(num)
     if count not in (1, 2, 4):
         raise bad_value("num", num, "be 1, 2 or 4 matrices", "pass num=4 for ldmatrix.x4")
@@ -288,7 +288,7 @@ class Load(NamedTuple):
     row : int
     column : object
     rows, columns : int
-        Number of matrices in a column, and number in a row, of the loaded area.
+        Number of rows and of columns of the loaded area, counted in matrices.
     transpose : bool
     smem_address : object
     """

@@ -8,8 +8,9 @@ data of a store. `launch.py` compiles and launches the kernels of the CUDA backe
 
 To add a reason to refuse a copy, add a row to `COPY_REFUSALS` in tables/refusals.py, and call
 ``refuse("COPY_...", argument, found)`` where the mistake is found. If this call is in `request.py`,
-both backends refuse the copy. To add a reduction, add a row to `backend.REDUCTIONS`, its arithmetic
-to `combine` and its instruction to `kernels/copies.cu`. To add a backend, write a subclass of
-`Backend` with the methods `load` and `store`, and add its name to `verbs.backend`. The tests in
-tests/copies use the simulator; tests/gpu runs the same cases on a GPU.
+both backends refuse the copy. To add a reduction, add its name to `OPERATIONS` and to rows of
+`REDUCTIONS` in `backend.py`, its arithmetic to `combine`, and its instruction to
+`kernels/copies.cu`. To add a backend, write a subclass of `Backend` with the methods `load` and
+`store`, and add its name to `verbs.backend`. The tests in tests/copies use the simulator; tests/gpu
+runs the same cases on a GPU.
 """

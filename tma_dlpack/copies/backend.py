@@ -149,7 +149,7 @@ class Backend(ABC):
         smem_offset: int = 0,
         stream: object = None,
     ) -> None:
-        """Store one tile to four rows of a matrix (tile::scatter4 of sm_100, sm_103 and sm_110).
+        """Store one tile to four rows of a matrix (tile::scatter4: sm_100, sm_103, sm_107, sm_110).
 
         `column` is the coordinate of the first column, and `rows` are the coordinates of the four
         rows. The map's box must be (1, columns). Only the simulator supports this copy. Its result
@@ -223,13 +223,13 @@ def _decrement(old: Values, new: Values) -> Values:
 
 
 def _ordered(old: Values, new: Values, op: str, infinity: int) -> Values:
-    """Return the min or max of 16-bit floats; `old` and `new` have their bits.
+    """Return the min or max of 16-bit floats; `old` and `new` are the bits of the floats.
 
     -0 is less than +0. If one operand is NaN, the result is the other operand. If both are NaN, the
     result is 0x7FFF.
     """
-    # A rank is an unsigned number; a larger float has a larger rank. The bits of a larger negative
-    # float are a smaller number, so the rank of a negative float is its inverted bits.
+    # A rank is an unsigned number; a larger float has a larger rank. Of two negative floats, the
+    # larger one has the smaller bits, so the rank of a negative float is its inverted bits.
     old_nan, new_nan = (old & 0x7FFF) > infinity, (new & 0x7FFF) > infinity
     old_rank, new_rank = (np.where(w >> 15, ~w, w | 0x8000) for w in (old, new))
     takes_new = new_rank < old_rank if op == "min" else new_rank > old_rank
@@ -263,7 +263,8 @@ def _add_float64(old: Values, new: Values) -> Values:
 def _add_bfloat16(old: Values, new: Values) -> Values:
     """Add bfloat16 in float32, and round the sum to bfloat16.
 
-    float32 has enough bits that rounding twice gives the same result as rounding once.
+    Each sum is rounded twice, to float32 and to bfloat16. float32 has enough bits, so the result is
+    the same as that of one rounding to bfloat16.
     """
     # The bits of a bfloat16 are the upper half of a float32. The sum is rounded to nearest even.
     total = (old.astype(np.uint32) << 16).view(np.float32)
@@ -286,7 +287,7 @@ _WORD_OPERATIONS: dict[str, Operation] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
-#: Bits of infinity in the 16-bit floats; the bits of a NaN are larger.
+#: 16-bit float type -> the bits of +infinity. Without the sign, the bits of a NaN are larger.
 _INFINITY_WORDS = {_T.FLOAT16: 0x7C00, _T.BFLOAT16: 0x7F80}
 _ADDITIONS: dict[TensorMapDataType, Operation] = {
     **dict.fromkeys((_T.FLOAT16, _T.FLOAT32, _T.TFLOAT32), _add_float),

@@ -32,8 +32,8 @@ THREADS = 128
 BARRIER_BYTES = 8
 #: Maximum number of bytes of device memory for the results of one launch of `load_tiles`.
 MAX_SCRATCH_BYTES = 1 << 28
-#: copies.cu has a number for each form of a copy: for a tiled map its rank, for an im2col map its
-#: rank plus this constant.
+#: copies.cu numbers the forms of a copy. The number for a tiled map is the rank of the map. The
+#: number for an im2col map is the rank of the map plus this constant.
 IM2COL_FORMS = 5
 #: The index of an operation in this tuple is its number in copies.cu.
 OPS = ("store", *OPERATIONS)
@@ -68,7 +68,7 @@ class CudaBackend(Backend):
     def load(self, request: CopyRequest, memory: object, stream: object = None) -> Tile:
         """Load tiles, each by one thread block, and copy them to the host.
 
-        The kernel loads each tile twice. Before each load it fills shared memory with another
+        The kernel loads each tile twice. Before each load, it fills shared memory with a different
         background pattern. If a byte still has the background pattern after each of the two loads,
         the hardware did not write it. `Tile.written` contains the result.
         """

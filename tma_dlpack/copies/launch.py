@@ -112,7 +112,7 @@ def compile_source(source: str, name: str, target: Target) -> Library:
 
 
 def compile_packaged(name: str, package: str, target: Target, head: str = "") -> Library:
-    """Compile `head`, followed by the source kernels/<name> of a Python package, as one text."""
+    """Compile one text: `head`, then the source kernels/<name> of a Python package."""
     return compile_source(head + packaged(name, package), name, target)
 
 
@@ -193,7 +193,8 @@ def scratch(size_bytes: int) -> Iterator[int]:
     try:
         yield address.value
     finally:
-        # Ignore the result of cuMemFree. It fails after a fault, whose error is already raised.
+        # Ignore the result of cuMemFree. cuMemFree fails after a fault of a kernel, but then the
+        # fault itself has already raised an error.
         driver.driver_function("cuMemFree_v2")(address)
 
 
@@ -273,8 +274,8 @@ def ordered_stream(tensor: Any, device_id: int, stream: object) -> int:
     device_id : int
     stream : object
         A CUstream as an integer, or a stream of torch, CuPy, cuda.core or another type with
-        ``__cuda_stream__``. None means the current stream of the framework for a torch or CuPy
-        tensor, and the legacy default stream for any other tensor.
+        ``__cuda_stream__``. If `stream` is None, the result for a torch or CuPy tensor is the
+        current stream of torch or CuPy, and in all other cases the legacy default stream.
 
     Returns
     -------

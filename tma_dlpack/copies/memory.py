@@ -61,7 +61,8 @@ class Extent:
         begin, end = int(first), int(last) + size_bytes
         if begin >= 0 and end <= self.size_bytes:
             return
-        # In this case the elements are inside, and only the rest of the last chunk is outside.
+        # The next condition means that all elements are inside, and only the rest of the last
+        # 16-byte chunk is outside.
         if begin >= 0 and end - overrun <= self.size_bytes:
             found = (
                 f"the store writes {counted(end - self.size_bytes, 'byte')} past the end of "
@@ -124,8 +125,9 @@ def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Hos
 def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Extent:
     """Return the device memory that copies of a map may access.
 
-    The result is `memory`. If `memory` is None, the result is the storage of the map's tensor. For
-    a map of a bare address, it is then the CUDA allocation that contains the address.
+    If `memory` is not None, the result is `memory`. If `memory` is None, the result is the storage
+    of the map's tensor, or, for a map of a bare address, the CUDA allocation that contains the
+    address.
 
     Raises
     ------
@@ -186,7 +188,7 @@ def _view_of_memory(memory: object) -> TensorView:
 
 
 def current_view(tensor_map: TensorMap) -> TensorView | None:
-    """Return the current view of a map's tensor; refuse if its address or layout has changed.
+    """Return the current view of a map's tensor; refuse a tensor whose address or layout changed.
 
     Return None for a map of a bare address. If the map keeps a DLPack capsule, the capsule keeps
     the memory alive. In this case the tensor is not exported again, because each export may make
@@ -233,12 +235,12 @@ def _storage_of(view: TensorView, what: str) -> Storage:
 
 
 def first_forbidden(address: int, size_bytes: int, write: bool) -> int | None:
-    """Return the first address of a range at which the process cannot read.
+    """Return the first address in a range that the process cannot read.
 
-    If `write` is true, return the first address at which the process cannot write. Return None if
-    the range has no such address, or if /proc/self/maps is missing. The function
-    does not detect that another thread unmaps the memory during or after the call, or that a mapped
-    file was truncated.
+    If `write` is true, return the first address in the range that the process cannot write. Return
+    None if the range has no such address, or if /proc/self/maps is missing. The function does not
+    detect that another thread unmaps the memory during or after the call, or that a mapped file was
+    truncated.
 
     >>> import numpy as np
     >>> x = np.zeros(1 << 20, np.uint8)
@@ -276,7 +278,7 @@ class Window(NamedTuple):
     #: The copy accesses the bytes [first, last) of each line.
     first: int
     last: int
-    #: (n,) offset of byte 0 of each line from the map's address, in bytes modulo 2^64.
+    #: (n,) offset from the map's address to byte 0 of each line, in bytes modulo 2^64.
     source: IntArray
     #: (n,) number of each line, where the lines of all tiles are numbered consecutively.
     line: IntArray

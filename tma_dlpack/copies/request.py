@@ -42,11 +42,12 @@ class Lines(NamedTuple):
     is (tiles,), because these numbers are equal for all lines of a tile.
     """
 
-    #: Bytes from the map's address to the element of each line whose inner coordinate is 0.
+    #: Bytes from the map's address to the origin of each line. The origin is the element of the
+    #: tensor that has the line's outer coordinates and the inner coordinate 0.
     origins: IntArray
     #: Whether all outer coordinates of the line are in bounds.
     inside: BoolArray
-    #: Bytes from the element that `origins` locates to the first byte of the line in the tile.
+    #: Bytes from the origin of a line to the first byte of the line.
     start: IntArray
     #: The bytes [first, last) of each line are in bounds along the inner dimension.
     first: IntArray
@@ -152,7 +153,7 @@ def load_request(
 
 
 def store_request(tensor_map: TensorMap, coords: object, smem_offset: int) -> CopyRequest:
-    """Check a store or reduction, except its data and operation, and return the request.
+    """Check the arguments of a store or reduction except `data` and `op`; return the request.
 
     Raises `TmaPreconditionError` as `load_request` does, and `TmaUnsupportedError` for a map that
     supports only loads.
@@ -188,7 +189,8 @@ def _store_coords_of(plan: TilePlan, coords: object) -> IntArray:
 def _all_of(*reads: Callable[[], Any]) -> list[Any]:
     """Call all functions and return their results.
 
-    If functions raise `TmaPreconditionError`, raise one error with the violations of all of them.
+    If some functions raise `TmaPreconditionError`, raise one error with the violations of all these
+    errors.
     """
     values, refused = [], []
     for read in reads:
@@ -279,7 +281,7 @@ def plan_of(tensor_map: TensorMap) -> TilePlan:
 
 @lru_cache(maxsize=1024)
 def _alignment_and_fault(plan: TilePlan, target: Target) -> tuple[int, tuple[str, str] | None]:
-    """Return the alignment of addresses in bytes, and the map's fault.
+    """Return the alignment in bytes that the map's address must have, and the map's fault.
 
     The fault is (rule, found), or None for a map without a fault. The caller checks the address, so
     maps that differ only in their address share a cached result.
@@ -362,7 +364,7 @@ def _coords_of(plan: TilePlan, coords: object) -> IntArray:
 
 
 def _of_the_tensor(a: EncodeArguments) -> str:
-    """Return a hint that names the coordinate function of a ragged or split map, else ""."""
+    """Return a hint with the coordinate function of a ragged or split map; "" for other maps."""
     # A ragged map has two added outer dimensions; split_inner splits the innermost dimension.
     if a.kind == "tiled" and a.rank > 2 and a.global_dim[-2:] == (RAGGED_EXTRA_EXTENT,) * 2:
         return "; tma.ragged_coords(tensor_map, offset, size, coords) gives them of a slice"
@@ -444,7 +446,7 @@ def _check_start(args: EncodeArguments, coords: IntArray) -> None:
 
 
 def _offsets_of(args: EncodeArguments, offsets: object) -> tuple[int, ...]:
-    """Check row-major im2col offsets and return them W first; an empty tuple means zeros."""
+    """Check row-major im2col offsets; return them in the order W, H, D, or () for zeros."""
     if offsets is None:
         return ()
     numbers = integers_of(offsets)

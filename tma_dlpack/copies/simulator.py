@@ -117,7 +117,10 @@ def load_smem(request: CopyRequest, extent: HostExtent) -> Bytes:
 
 
 def _tiles_at_a_time(request: CopyRequest) -> int:
-    """Return the number of tiles in a block; without temporary memory, a block has all tiles."""
+    """Return the number of tiles in a block.
+
+    If the load needs no temporary memory, one block contains all tiles.
+    """
     plan = request.plan
     few = max(1, min(BLOCK_BYTES // plan.smem_bytes, BLOCK_LINES // plan.lines))
     # Without padding, swizzle and conversion, the concatenated lines are the bytes of shared
@@ -232,11 +235,11 @@ def _items(
     strides: tuple[int, ...] = (),
     reach: int = 0,
 ) -> tuple[Items, IntArray]:
-    """View memory as items of `width` bytes; return the view and the indices of the items `begins`.
+    """View memory as items of `width` bytes; return the view, and an index for each of `begins`.
 
-    `begins` has the offset of each item from the map's address, in bytes. If a shape is passed, the
-    view has a lattice of items at each index. The last item of a lattice starts `reach` bytes after
-    the first item.
+    `begins` are the offsets of the wanted items from the map's address, in bytes. If a shape is
+    passed, the view has a lattice of items at each index. The last item of a lattice starts `reach`
+    bytes after the first item.
     """
     # All addresses are equal modulo 16, so a view with a step of 16 bytes contains all items.
     phase = (extent.origin + int(begins[0])) % CHUNK_BYTES
@@ -290,7 +293,7 @@ def _written(data: Bytes, window: Window) -> Bytes:
 
 
 def _turns(index: IntArray) -> Iterator[slice | IntArray]:
-    """Split the positions of `index` into turns; a turn contains each index at most once.
+    """Split the positions of `index` into turns; the positions of a turn have different indices.
 
     If an index occurs several times, its n-th position is in the n-th turn.
     """
@@ -374,7 +377,8 @@ class RawCopy:
         starts = (lines.origins + lines.start[:, None])[touched] + int(lines.first.max())
         begin = (int(starts.min()) + base) % _ADDRESS_SPACE
         # The memory that contains the lowest accessed byte must contain all accessed bytes.
-        # `windows` and `load_smem` or `store_smem` refuse a copy that accesses a byte outside.
+        # If a copy accesses a byte outside of this memory, `windows`, `load_smem` and `store_smem`
+        # refuse the copy.
         found = find(begin) or find(base)
         if found is None:
             found = base, np.empty(0, np.uint8), "the memory of the kernel's arguments"

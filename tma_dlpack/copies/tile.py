@@ -155,8 +155,8 @@ class Tile(Drawn):
         (32, 64 or 128 bytes), because the hardware spreads the last lines over a whole span
         [measured].
     written : bool array like `smem`
-        Whether the copy writes each byte of `smem`. The copy writes neither the padding of rows nor
-        the bytes before the tile.
+        For each byte of `smem`, whether the copy writes it. The copy writes neither the padding of
+        rows nor the bytes before the tile.
     array : array
         The logical tile, row-major and unswizzled. Out-of-bounds elements have the fill value. For
         a tiled map the shape is (n[rank-1], ..., n[0]), where n[d] is the number of elements copied
@@ -164,7 +164,7 @@ class Tile(Drawn):
         the shape is (n[N], 1, ..., n[W], unit), where unit is the number of elements in 16 or 32
         bytes. bfloat16 elements are uint16. Elements of packed types are uint8, one value per byte.
     filled : bool array like `array`
-        Whether each element is out of bounds and therefore has the fill value.
+        For each element, whether it is out of bounds and therefore has the fill value.
     tx_bytes : int
         Bytes that each tile adds to the mbarrier's transaction count.
     note : str
@@ -234,7 +234,7 @@ class Tile(Drawn):
     @lazy
     @opaque
     def written(self) -> npt.NDArray[np.bool_]:
-        """Whether the copy writes each byte of `smem`."""
+        """For each byte of `smem`, whether the copy writes it."""
         # Arrange lines of ones in shared memory as a load does; gaps and padding stay zero.
         plan, offset = self._request.plan, self._request.smem_offset
         line = spread(plan, np.ones(plan.line_bytes, np.uint8))
@@ -255,7 +255,7 @@ class Tile(Drawn):
     @lazy
     @opaque
     def filled(self) -> npt.NDArray[np.bool_]:
-        """Whether each element is out of bounds."""
+        """For each element, whether it is out of bounds."""
         plan, lines = self._request.plan, self._request.lines()
         bits = plan.row.element_bits
         # Offset of each element in its line, in bits, because packed elements may begin within a
@@ -350,7 +350,7 @@ def _refuse_data(plan: TilePlan, found: str) -> NoReturn:
 
 
 def _is_same_type(row: DataTypeRow, dtype: np.dtype[Any]) -> bool:
-    """Return whether the elements of a dtype can be elements of the map's data type."""
+    """Return whether a tile of this dtype fits the map's data type, as int16 fits UINT16."""
     return dtype.isnative and _is_named_like(row, dtype.name)
 
 
@@ -377,7 +377,7 @@ def _dtype_of(data: object) -> str:
 
 
 def _read_tensor(plan: TilePlan, data: object) -> Values:
-    """Return the values of a tensor through DLPack, if NumPy cannot convert the tensor."""
+    """Return the values of a tensor that NumPy cannot convert; read them through DLPack."""
     kind = f"{name_of(type(data))} of dtype {_dtype_of(data)}"
     try:
         view = as_tensor_view(data)

@@ -98,10 +98,10 @@ def load_tile(
     ----------
     tensor_map : TensorMap
     coords : sequence of int
-        Coordinates of the tile's first element in elements, row-major like `box_sizes`. They may be
-        negative or past the end; out-of-bounds elements get the fill value. Unless the map is
-        interleaved, the innermost coordinate times the size of an element must be a multiple of 16
-        bytes.
+        Coordinates of the tile's first element, row-major like `box_sizes`. They are counted in
+        elements, and may be negative or past the end; out-of-bounds elements get the fill value.
+        Unless the map is interleaved, the innermost coordinate times the size of an element must be
+        a multiple of 16 bytes.
     im2col_offsets : sequence of int, optional
         Offsets in pixels, row-major (D, H, W), for im2col maps only. For a convolution, pass the
         index of the filter's tap times the dilation. None means zeros.
@@ -109,9 +109,9 @@ def load_tile(
         ``"simulator"``, ``"cuda"``, or a result of `tma_dlpack.backend`. None means the GPU if the
         map's tensor is on a GPU and `memory` is None, else the simulator.
     memory : uint8 array, one-dimensional, optional
-        The memory that the copy may access, for a map of a bare address. The array must contain the
-        map's addresses. The simulator takes a NumPy array. ``backend="cuda"`` takes a CUDA tensor,
-        and needs no `memory` if a CUDA allocation contains the address.
+        The memory that the copy may access; pass it for a map of a bare address. The array must
+        contain the map's addresses. The simulator takes a NumPy array. ``backend="cuda"`` takes a
+        CUDA tensor, and needs no `memory` if a CUDA allocation contains the address.
     smem_offset : int
         Address of the tile in shared memory in bytes, a multiple of 128. The pattern of a swizzle
         depends on this address.
@@ -170,15 +170,16 @@ def load_tiles(
     ----------
     tensor_map : TensorMap
     coords : integer array (n, rank)
-        The coordinates of one tile per row, row-major. `tile_coords(tensor_map)` returns the tiles
-        that cover the tensor. With an empty list, the result has no tiles.
+        Each row of the array has the row-major coordinates of one tile. `tile_coords(tensor_map)`
+        returns the coordinates of the tiles that cover the tensor. With an empty list, the result
+        has no tiles.
     im2col_offsets, backend, memory, smem_offset
         As in `load_tile`; these arguments apply to all tiles.
 
     Returns
     -------
     Tile
-        As from `load_tile`, but every array has a leading axis of length n.
+        The result of `load_tile`, but every array has an additional leading axis of length n.
 
     Raises
     ------
@@ -225,10 +226,11 @@ def store_tile(
         An array in host memory: either a logical tile or shared memory. A logical tile has the
         shape of `Tile.array`, or this shape with an additional leading axis of length 1. It has the
         dtype of `Tile.array` or of the tensor, such as torch.bfloat16. Shared memory is a uint8
-        array or ``bytes`` like `Tile.smem`. Its length is smem_offset + smem_bytes, or smem_bytes
-        if it starts at smem_offset. A one-dimensional uint8 array may have both forms. It is
-        refused if the two forms would store different bytes. In this case pass ``data[None]`` for a
-        logical tile, or ``data.tobytes()`` for shared memory.
+        array or ``bytes`` like `Tile.smem`. Its length is smem_offset + smem_bytes if it starts at
+        address 0, and smem_bytes if it starts at smem_offset. A one-dimensional uint8 array may be
+        a valid logical tile and valid shared memory. If these two forms would store different
+        bytes, the array is refused. In this case pass ``data[None]`` for a logical tile, or
+        ``data.tobytes()`` for shared memory.
     backend, memory, smem_offset
         As in `load_tile`.
 
@@ -311,8 +313,8 @@ def tile_coords(tensor_map: TensorMap) -> IntArray:
     Returns
     -------
     ndarray of int64, (n, rank)
-        The coordinates of one tile per row, row-major, in elements. For a map with
-        ``split_inner=True``, each row has the form that `split_inner_coords` returns.
+        Each row of the array has the coordinates of one tile, row-major, in elements. For a map
+        with ``split_inner=True``, each row has the form that `split_inner_coords` returns.
 
     Raises
     ------

@@ -19,9 +19,9 @@ To add an option of `make_tma_descriptor`:
 - if the option has a rule, add a row for the rule, and a row for each new field that the rule
   reads; see `checks`.
 
-The functions `check_*`, batches, `torch_ops`, C++ and `explain` then have the option too. If
-`Option` has no form for the option's values, as for `swizzle` and `allow`, read the option in a
-function of its own in `native/options.h`, and in `checks.call.read_call`. A helper that only
-computes arguments, such as `split_inner`, is a function of `recipes.py` that returns a dict of
-keyword arguments.
+The functions `check_*`, batches, `torch_ops`, C++ and `explain` then have the option too. Some
+options, such as `swizzle` and `allow`, have values that fit no form of `Option`. Read such an
+option in a function of its own in `native/options.h`, and in `checks.call.read_call`. A helper
+that only computes arguments, such as `split_inner`, is a function of `recipes.py` that returns a
+dict of keyword arguments.
 """

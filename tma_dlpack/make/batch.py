@@ -246,7 +246,7 @@ def _made(index: int, tensor: Tensor, given: dict[str, Any]) -> TensorMap:
 
 
 def _at(index: int, error: TmaPreconditionError) -> TmaPreconditionError:
-    """Return the same error with the index of the tensor in its message."""
+    """Return a copy of the error whose message also has the index of the tensor."""
     from tma_dlpack.make.build import reworded
 
     return reworded(error, partial(_with_index, index))

@@ -100,9 +100,9 @@ def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPrecondi
 def reworded(
     error: TmaPreconditionError, change: Callable[[Violation], Violation]
 ) -> TmaPreconditionError:
-    """Return a copy of an error with changed violations, which are computed on first use."""
-    # `find` refers to the data of the error, not to the error, whose traceback keeps the tensor
-    # alive.
+    """Return a copy of an error; when its violations are first read, apply `change` to each."""
+    # `find` refers to the data of the error, not to the error itself, because the traceback of the
+    # error keeps the tensor alive.
     find = error._finder()
     return error._deferred(lambda: tuple(map(change, find())))
 
@@ -179,8 +179,9 @@ def _map_of(
 ) -> TensorMap:
     """Make the map of an accepted call.
 
-    The driver encodes the bytes for the GPU `device`. If `device` is None, they are encoded in the
-    measured layout of the target. A map for a target without a measured layout then has no bytes.
+    The driver encodes the bytes for the GPU `device`. If `device` is None, the bytes are encoded in
+    the measured layout of the target. If the target has no measured layout either, the map has no
+    bytes.
     """
     arguments, address, encoder, data = request.encode_arguments(), request.address, None, None
     if device is not None:

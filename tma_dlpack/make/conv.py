@@ -293,8 +293,8 @@ def _read(own_shape: tuple[int, ...], given: Mapping[str, Any]) -> _Call:
     # all dimensions except N and C are spatial
     spatial = len(described) - 2
     rest = {name: value for name, value in given.items() if name not in LEAST}
-    # For any other rank, `make_im2col_descriptor` refuses the tensor or the shape, so the corners
-    # do not matter.
+    # If the rank is not 3 to 5, `make_im2col_descriptor` refuses the tensor or the shape, so the
+    # corners do not matter.
     if not 0 < spatial <= MAX_SPATIAL:
         return _Call(rest | dict.fromkeys(CORNERS, ()) | {"elem_strides": None})
     read = {name: _per_dimension(name, _entries(given[name]), spatial) for name in LEAST}
@@ -393,9 +393,11 @@ def _worded(call: _Call, violation: Violation) -> Violation:
 
 
 #: The part of a fix that names corners: ", and use a kernel no larger than ...; the nearest that
-#: fit ...". A fix loses this part, because corners are not arguments of `make_conv_descriptor`.
+#: fit ...". `_worded` replaces this part, because corners are not arguments of
+#: `make_conv_descriptor`.
 _OTHER_CORNERS = re.compile(r", and use a kernel no larger than [^;]*; the nearest that fit [^;]*")
-#: The dimension or the entry in a violation's text, such as "along H", "(H" or "elem_strides[2]".
+#: The part of a violation's text that names a dimension or an entry of `elem_strides`, such as
+#: "along H", "(H" or "elem_strides[2]".
 ENTRY = re.compile(r"(\(|along )(?P<along>[DHW])\b|elem_strides\[(?P<entry>\d+)\]")
 TILED = "load tiles of an ordinary map (make_tma_descriptor), which has no corners"
 
@@ -421,8 +423,8 @@ def _upper(where: str, of: _Dimension) -> dict[str, str]:
 def _bounding_box(where: str, of: _Dimension) -> dict[str, str]:
     spans, padded = of.dilation * (of.kernel_size - 1) + 1, of.before + of.after + of.extent
     if spans <= padded:
-        # The kernel fits, so the violation is about a sum that wraps around in the driver. Keep its
-        # message.
+        # The kernel fits, so the violation is about a sum that wraps around in the driver. Do not
+        # change the message of the violation.
         return {}
     return {
         "argument": "kernel_size",
@@ -439,8 +441,8 @@ def _stride(where: str, of: _Dimension) -> dict[str, str]:
     return {"argument": "stride", "found": f"stride is {step} {where}", "fix": fix}
 
 
-#: Rule -> a function that returns the changed parts of its violation (argument, found, limit, fix)
-#: for a spatial dimension.
+#: Rule -> a function that returns new values for fields of the rule's violation (argument, found,
+#: limit, fix). It receives a spatial dimension: the text "along H", for example, and the numbers.
 WORDS: dict[str, Callable[[str, _Dimension], dict[str, str]]] = {
     "LOWER_CORNER": _lower,
     "UPPER_CORNER": _upper,

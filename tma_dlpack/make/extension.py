@@ -91,7 +91,7 @@ else:
         )
 
     class _Traceable:
-        """Base class of the C functions; torch.compile cannot trace C and calls `__call__`."""
+        """Base class of the C functions; torch.compile cannot trace C, so it calls `__call__`."""
 
         __slots__ = ()
 

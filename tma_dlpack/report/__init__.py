@@ -1,4 +1,4 @@
-"""Findings of the tools that read or run kernels, their reports, and the list of all rules.
+"""Findings and reports of the tools that read or run kernels, and the list of all rules.
 
 `finding.py` has the record `Finding`, which these tools fill. `render.py` has `Section`, a part of
 a report, and writes reports as text, HTML, JSON and SARIF. `rule_list.py` has `rules`. The record

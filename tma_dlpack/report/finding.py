@@ -67,7 +67,11 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """The line of the source, or else the line of the PTX, or else the kernel."""
+        """The line of the source, if it is known.
+
+        If the line of the source is not known, this is the line of the PTX. If neither line is
+        known, this is the kernel.
+        """
         return self.line or (f"line {self.ptx_line}" if self.ptx_line else self.kernel)
 
     @property
@@ -107,7 +111,7 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
-    """Return one finding per rule, kernel and line, with the sum of the sites, in the order given.
+    """Merge the findings that have the same rule, kernel and line, and add up their `sites`.
 
     An error replaces a warning of the same rule at the same line.
     """

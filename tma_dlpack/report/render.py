@@ -41,7 +41,7 @@ class Section:
     listing : sequence of str
         Lines that are shown as they are, such as machine code.
     pictures : sequence of Figure or str
-        Figures and pieces of HTML, which the text lacks.
+        Figures and pieces of HTML; a report as text does not show them.
     """
 
     title: str = ""
@@ -53,7 +53,7 @@ class Section:
     pictures: Sequence[Any] = ()
 
     def text(self) -> str:
-        """Return the lines of the section, which are indented below a title."""
+        """Return the section as text; if it has a title, indent the lines below the title."""
         indent = "  " * bool(self.title)
         lines = [wrapped(self.title)] * bool(self.title)
         lines += [_filled(line, indent) for line in (*self.code, *self.lines)]
@@ -110,7 +110,7 @@ def as_text(
 
 
 def as_html(head: str, sections: Parts, notes: Iterable[str] = ()) -> str:
-    """Return a report as HTML: `head`, the sections, the notes; only `pictures` are HTML."""
+    """Return a report as HTML: `head`, the sections, the notes; escape all except `pictures`."""
     from tma_dlpack.draw.cards import bold, plain
     from tma_dlpack.draw.figure import fragment
 
@@ -139,7 +139,7 @@ def _preformatted(lines: Sequence[str]) -> str:
 
 
 def as_json(findings: Iterable[Any], **more: Any) -> str:
-    """Return a report as JSON: ``{"findings": [...]}``, and `more` after it."""
+    """Return a report as JSON: ``{"findings": [...], ...}``; `more` are the further entries."""
     return json.dumps({"findings": [f.to_dict() for f in findings], **more}, indent=2)
 
 
@@ -189,7 +189,7 @@ def as_sarif(
 
 
 def _sarif_result(finding: Finding, file: str) -> dict[str, Any]:
-    # `line` is "file:number"; a path of Windows has a colon too, so the last one counts.
+    # `line` is "file:number". Split it at the last colon, because a Windows path has a colon too.
     name, _, number = (finding.line or "").rpartition(":")
     first = int(number) if name and number.isdecimal() else finding.ptx_line or 1
     uri = (name or file or "source.ptx").replace("\\", "/")

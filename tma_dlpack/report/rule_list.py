@@ -125,7 +125,7 @@ class RuleList(Sequence[RuleInfo], Drawn):
 
 @opaque
 def rules(group: str | None = None) -> RuleList:
-    """Return every rule that this package checks, the rules of a group, or the rule with an id.
+    """Return all rules that this package checks, the rules of one group, or one rule by its id.
 
     Parameters
     ----------
@@ -202,8 +202,8 @@ def _refusing(rule: Rule) -> Iterator[str]:
         yield "driver"
     if rule.unsupported:
         yield "hardware"
-    # This package's own rules: rules of maps, if only `make_*` checks them, and the rules about
-    # copies, calls, operands and files.
+    # `ours` means that only this package refuses the call. These rules are the rules of maps that
+    # only `make_*` checks, and the rules about tensors, copies, calls, operands and files.
     ours = rule.make_only and not rule.libcudacxx if is_rule else rule.group != "advice"
     if ours and not rule.unsupported:
         yield "tma_dlpack"

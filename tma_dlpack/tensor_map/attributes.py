@@ -151,7 +151,8 @@ class MapAttributes(MapStorage):
         """The value that a load writes for out-of-bounds elements, as a TmaOobFill."""
         return self.arguments.oob_fill
 
-    # Three of these attributes have other names as arguments of `make_tma_descriptor`.
+    # `interleave`, `l2_promotion` and `oob_fill` have other names as arguments of
+    # `make_tma_descriptor`.
     @property
     def interleave_layout(self) -> TmaInterleaveLayout:
         """The value of `interleave`, under the argument's name."""
@@ -203,7 +204,7 @@ class MapAttributes(MapStorage):
         """Strides, row-major, in elements (for packed types, in values); the last stride is 1."""
         a = self.arguments
         bits = a.type_row.element_bits
-        # A map has no stride of dimension 0, because its elements are always contiguous.
+        # A map stores no stride of dimension 0, because this dimension is always contiguous.
         elements = [1]
         for stride_bytes in a.global_strides:
             stride, rest = divmod(stride_bytes * 8, bits)
@@ -264,7 +265,7 @@ class MapAttributes(MapStorage):
 
     @property
     def split_inner(self) -> bool | None:
-        """Whether `split_inner=True` made the map; None if the call is not known."""
+        """Whether the map was made with `split_inner=True`; None if the call is not known."""
         added = self._added_dimensions
         return None if added is None else added[0]
 

@@ -26,7 +26,8 @@ class Description:
     arguments : EncodeArguments
     target : Target
     encoder : {"driver", "model", None}
-        The encoder of the bytes. None for decoded or changed bytes, and for a map without bytes.
+        The encoder of the bytes. None if `from_bytes` or `replace` made the map, or if the map has
+        no bytes.
     view : TensorView or None
         The layout of the tensor, with address 0 and no owner; None for a bare address.
     request : Request or None
@@ -52,9 +53,9 @@ def replaced(known: Description, arguments: EncodeArguments, moved: bool) -> Des
     """Describe the map that `TensorMap.replace` returns; `known` describes the original map.
 
     `arguments` are the new arguments, and `moved` means that the address changed. The result has no
-    request. If the coordinates of `split_inner` or of `ragged` depend on a changed field, the
-    result has neither option. In a map with both options, the coordinates of each option depend on
-    the dimensions that the other option added.
+    request. If the coordinates of `split_inner` or of `ragged` depend on a field that has changed,
+    `added` of the result is None. In a map with both options, the coordinates of each option depend
+    on the dimensions that the other option added.
     """
     view, added = None if moved else known.view, known.added
     if _coordinate_base(known, known.arguments) != _coordinate_base(known, arguments):
@@ -72,7 +73,8 @@ def _coordinate_base(known: Description, new: EncodeArguments) -> tuple[object, 
     old, (split, ragged) = known.arguments, known.added or (False, None)
     base: list[object] = []
     extra = 0 if ragged is None else 2  # number of dimensions that `ragged` adds
-    # index of the outermost dimension that `ragged` did not add; in a split map it counts spans
+    # index of the outermost dimension that `ragged` did not add; in a split map, this dimension
+    # counts the spans
     outermost = old.rank - extra - 1
     if split or extra:
         base += [new.rank, new.interleave]
@@ -91,7 +93,7 @@ def _coordinate_base(known: Description, new: EncodeArguments) -> tuple[object, 
 
 
 def of_request(request: Request, arguments: EncodeArguments, encoder: str | None) -> Description:
-    """Describe the map of an accepted request; `arguments` are its `encode_arguments()`."""
+    """Describe the map of an accepted request; `arguments` is `request.encode_arguments()`."""
     view, ragged = request.view, request.rare.ragged
     return Description(
         arguments,
@@ -169,8 +171,8 @@ def differences(description: Description, view: TensorView) -> list[Violation]:
 def _type_name(arguments: EncodeArguments, view: TensorView) -> str:
     """Return the name of the map's data type if it fits the tensor's dtype.
 
-    Otherwise return the name of the default data type of the dtype, or the name of the dtype if it
-    has no default.
+    Otherwise return the name of the dtype's default data type. If the dtype has no default data
+    type, return the name of the dtype.
     """
     usual = data_type_of(view.dtype)
     if arguments.data_type in (usual, *overrides_of(view.dtype)):

@@ -291,7 +291,7 @@ class TensorMap(MapAttributes, Drawn):
         view = as_tensor_view(tensor_or_int)
         if differing := differences(self.description, view):
             raise TmaPreconditionError(differing)
-        # if shape=, strides= or offset= made the map, describe the new tensor by them too
+        # if the map was made with shape=, strides= or offset=, apply these to the new tensor too
         described = self.description.view
         if described is not None and described.own is not None:
             view = view.as_strided(described.shape, described.strides, described.offset_bytes)
@@ -493,7 +493,7 @@ class TensorMap(MapAttributes, Drawn):
     def encoder(self) -> str | None:
         """The encoder of the bytes: ``"driver"`` or ``"model"`` (the measured layout).
 
-        The value is None for decoded or changed bytes, and for a map without bytes.
+        The value is None if `from_bytes` or `replace` made the map, or if the map has no bytes.
         """
         known = self._description
         return self._encoder if known is None else known.encoder

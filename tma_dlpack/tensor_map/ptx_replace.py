@@ -1,4 +1,4 @@
-"""PTX ``tensormap.replace``: its fields and ranges, and the same change in Python or a kernel.
+"""PTX ``tensormap.replace``: the ranges of its fields, its effect in Python, and a CUDA kernel.
 
 Source: PTX ISA, tensormap.replace. The bits for sm_90 are measured on an H200 (driver 580.159.04,
 2026-11-20); the bits for sm_100 and later are derived from ptxas 13.0.
@@ -107,7 +107,7 @@ _TF32 = (TensorMapDataType.TFLOAT32, TensorMapDataType.TFLOAT32_FTZ)
 _TYPE_OF_PTX = {r.ptx_elemtype: r.data_type for r in DATA_TYPES}
 #: The largest PTX number of a data type on sm_90a, which has no packed types.
 _MAX_ELEMTYPE = max(r.ptx_elemtype for r in DATA_TYPES if not r.is_packed)
-#: PTX field -> the name of the driver's argument in FIELDS.
+#: PTX field -> the name of the same field in `DERIVED_FIELDS`.
 _NAME_OF = {f.ptx: f.name for f in DERIVED_FIELDS if f.ptx and f.ptx != "elemtype"}
 _FIELD = {(f.name, f.index): f for f in DERIVED_FIELDS}
 
@@ -214,7 +214,7 @@ def _member(name: str, value: object, enum: type[AnyEnum], must: str = "") -> An
 
 
 def _swizzle(swizzle: int, target: Target) -> list[Replacement]:
-    """Return the replacement of swizzle_mode, and for sm_100 also that of swizzle_atomicity."""
+    """Return the replacement of swizzle_mode; for sm_100 and later, also of swizzle_atomicity."""
     # the members of TmaSwizzle after bytes128 are in the order of PTX's atomicities 1, 2, 3
     mode = min(swizzle, int(_MAX_SWIZZLE_MODE))
     changes = [Replacement("swizzle_mode", None, mode)]

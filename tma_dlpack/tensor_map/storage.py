@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class PythonStorage:
-    """The 128 bytes of a map and their owner.
+    """The 128 bytes of a map, the tensor that the map keeps alive, and cached values.
 
     The object is immutable, except for values that are cached on their first read.
 
@@ -113,11 +113,11 @@ class PythonStorage:
         return int(own.ctypes.data)
 
     def _refuse_bytes(self) -> bytes:
-        # overridden by TensorMap, which raises with the reason
+        # TensorMap overrides this method and raises an error with the reason
         raise NotImplementedError
 
     def _refuse_pointer(self) -> int:
-        # overridden by TensorMap, which raises with the reason
+        # TensorMap overrides this method and raises an error with the reason
         raise NotImplementedError
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -137,7 +137,7 @@ def aligned_bytes(count: int) -> tuple[NDArray[np.uint8], int]:
 
 
 def moved_bytes(data: bytes | None, address: int) -> bytes | None:
-    """Return a copy of the bytes of a map with another address, which is in the first 8 bytes."""
+    """Return a copy of a map's bytes with another address in the first 8 bytes."""
     return (
         None if data is None else address.to_bytes(ADDRESS_BYTES, "little") + data[ADDRESS_BYTES:]
     )

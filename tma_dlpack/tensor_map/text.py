@@ -52,7 +52,7 @@ def map_text(tensor_map: MapAttributes, advice: Iterable[Advice] = ()) -> str:
 
 
 def remarks(tensor_map: MapAttributes, advice: Iterable[Advice]) -> tuple[str, ...]:
-    """Return the advice of `SHOWN_WITH_THE_MAP`, and notes on set bits that store no argument."""
+    """Return the advice in `SHOWN_WITH_THE_MAP`, and notes on set bits that store no argument."""
     shown = (f"advice: {a.found}; {a.limit}" for a in advice if a.rule in SHOWN_WITH_THE_MAP)
     return (*shown, *noted_bits(tensor_map._data or bytes(MAP_BYTES)))
 
@@ -260,7 +260,7 @@ _WGMMA_SWIZZLES = ("none", "bytes32", "bytes64", "bytes128")
 
 
 def cpp(known: Description, address: int, title: str) -> str:
-    """Return C++ that makes a map, with libcu++ if it can make the map, else with the driver."""
+    """Return C++ that makes a map: by libcu++ if libcu++ can make it, otherwise by the driver."""
     head = _HEAD.format(title=title, notes=_notes(known))
     main = _wgmma(known.arguments) + _MAIN.format(address=address)
     if known.view is not None and _is_libcudacxx_own(known, known.view):
@@ -396,7 +396,7 @@ def _joined(values: Iterable[int]) -> str:
 
 # -- numba-cuda-mlir -------------------------------------------------------------------------------
 
-#: The parameter in PTX of a kernel that receives the 128 bytes by value, for example
+#: The declaration in PTX of a kernel parameter that receives the 128 bytes by value, for example
 #: ``.param .align 64 .b8 kernel_param_0[128]``. A pointer would be ``.param .u64``.
 BY_VALUE = re.compile(r"\.param\s+\.align\s+\d+\s+\.b8\s+\w+\[128\]")
 

@@ -99,8 +99,8 @@ __device__ inline void fill(unsigned bytes, unsigned char pattern)
   __syncthreads();
 }
 
-// Load the tile twice, each time over another pattern. If a byte still has the pattern after both
-// loads, the copy did not write this byte.
+// Load the tile twice. Before each load, fill shared memory with a different pattern. If a byte
+// still has the pattern after both loads, the copy did not write this byte.
 //
 // The arrays smem_out and written are [tiles][bytes]. `bytes` is the size of the tile plus the size
 // of the memory before the tile. If the copy does not write a byte, the byte is 0 in both arrays.
