@@ -170,8 +170,9 @@ def _map_at(one: _One, address: int) -> tma.TensorMap:
     if one.order is not None and space == "global":
         region = memory.region_of(address)
         one.order.use_map(one.g, int(one.lanes[0]), region, address - region.first, address)
-    # At the start, `machine.maps` has the maps among the kernel's arguments, by their bytes. If the
-    # kernel has changed a map, decode the new bytes and add the result to `machine.maps`.
+    # The keys of `machine.maps` are the bytes of maps, and the values are the maps. At the start of
+    # a run, they are the maps among the kernel's arguments. If the kernel has changed a map, decode
+    # the new bytes and add the result to `machine.maps`.
     found: tma.TensorMap | None = one.machine.maps.get(data)
     if found is None:
         try:
@@ -292,9 +293,9 @@ class _Load(Pending):
         here, self.chunks = self.chunks[: now // CHUNK], self.chunks[now // CHUNK :]
         self._land(here, data[: len(here)])
         order = self.machine.order
-        # The clock of a load is the number of the phase that its bytes complete. When the load was
-        # issued, `Order` got the number of the phase that was open. Correct the clock of these
-        # pieces if they arrive in a later phase.
+        # The clock of a piece is the number of the phase in which the piece arrives. When the load
+        # was issued, `Order` recorded the number of the phase that was open at that time. If these
+        # pieces arrive in a later phase, correct their clock.
         if order is not None and barrier.phase + 1 != self.clock:
             order.restamp(self.block, here * CHUNK, barrier.load_agent(), barrier.phase + 1)
         barrier.transact(now, self.known)
@@ -423,8 +424,8 @@ def _load_tile(
     to = of_lane(destination, one.at)
     _, offset = place_of(one.g, to, one.lanes)
     coords = _coords(one, source[1])
-    # A load always writes the whole box (`copy.smem_bytes`), because it fills elements that are out
-    # of bounds.
+    # A load always writes the whole box (`copy.smem_bytes` bytes), because it writes a fill value
+    # for each element that is out of bounds.
     mode = "gather4" if form.mode == "gather4" else "load"
     copy = _copy(one, of_lane(source[0], one.at), mode, coords, form, offset, info)
     places = _places(one, to, of_lane(barrier, one.at), blocks)

@@ -59,8 +59,8 @@ class CodeBlock:
     #: Index of the block in `Code.blocks`.
     label: int
     next: list[int] = field(default_factory=list)
-    #: The block's first instruction if a warp or warpgroup must execute this instruction together,
-    #: otherwise None.
+    #: If all threads of a warp or warpgroup must execute the block's first instruction together,
+    #: this instruction; otherwise None.
     gate: Any = None
     is_gate: bool = False
     run: Any = None

@@ -108,7 +108,7 @@ class Flow:
         return self.useful(_opposite(self.values, code)[:1]) if code.guard else None
 
     def watch(self, more: Iterable[str]) -> list[list[tuple[int, str]]]:
-        """Return, for each block, the writes of registers that are in conditions or in `more`.
+        """Return, for each block, the writes to registers of conditions or to registers in `more`.
 
         A write is (index of the instruction in the block, register).
         """
