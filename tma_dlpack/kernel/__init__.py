@@ -84,8 +84,8 @@ def run_kernel(
         address of the maps' bytes. A ``__dlpack__`` tensor is passed as the address of its first
         element. Numbers, NumPy scalars, bytes and ctypes structures are passed by value.
     cluster : int or sequence of int, optional
-        Number of blocks of a cluster, (x, y, z). The default is the size that the kernel declares,
-        or (1, 1, 1) if the kernel declares none.
+        Number of blocks of a cluster along the axes (x, y, z). The default is the size that the
+        kernel declares, or (1, 1, 1) if the kernel declares none.
     smem_bytes : int
         Size of a block's dynamic shared memory in bytes.
     backend : {"simulator", "cuda"}, optional

@@ -259,7 +259,7 @@ def _compiled(
     NVRTC is tried first. nvcc is tried if NVRTC is missing or does not find a header. nvcc is also
     tried if NVRTC refuses a .cu file, because such a file may have host code.
     """
-    # If the options have an architecture, it replaces the architecture of `target`.
+    # An architecture in the options replaces the architecture of `target`.
     arch = next(
         (o.partition("=")[2] for o in options if o.startswith(("-arch=", "--gpu-arch"))), ""
     )

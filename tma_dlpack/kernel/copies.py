@@ -75,7 +75,7 @@ COPY_ADDRESS | MAP_ADDRESS | encode with an aligned address
 
 
 class Form(NamedTuple):
-    """The form of a tensor copy, as its opcode names it."""
+    """Rank, mode, multicast and reduction of a tensor copy, as read from the opcode."""
 
     rank: int
     #: "tile", "im2col", "im2col_w", "gather4" or "scatter4".
@@ -552,7 +552,7 @@ def _check_line(one: _One, smem: int, other: int, size_bytes: int) -> None:
 
 
 def _region(one: _One, address: int, size_bytes: int) -> Any:
-    """Return the memory region of a 1-D copy; end the run if a byte of the copy is outside."""
+    """Return the memory region of a 1-D copy; end the run if the copy leaves the region."""
     region = one.machine.memory.region_of(address)
     if region is None or address - region.first + size_bytes > len(region.raw):
         one.fail(
@@ -761,7 +761,7 @@ def _copy_lanes(
 
 
 class _RemoteStore(Pending):
-    """st.async or red.async: a write to shared memory; an mbarrier counts the written bytes."""
+    """A write to shared memory by st.async or red.async; an mbarrier counts the written bytes."""
 
     def __init__(
         self,
@@ -796,7 +796,8 @@ def _store_async(code: Instruction) -> Operation:
         kind = words[-1]
         size = int(kind[1:]) // 8
         values = value if isinstance(value, tuple) else (value,)
-        # `data` has the shape (lanes, bytes). For .v2 and .v4, a row has all elements of the lane.
+        # `data` has the shape (lanes, bytes). With .v2 or .v4, the 2 or 4 elements of a lane are
+        # side by side in the row of the lane.
         columns = [np.broadcast_to(v, g.n).astype(f"u{size}") for v in values]
         data = np.ascontiguousarray(np.stack(columns, axis=1)).view(np.uint8)
         at = np.broadcast_to(to, g.n).astype(np.int64)

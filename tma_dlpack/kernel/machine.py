@@ -40,8 +40,8 @@ Three = tuple[int, int, int]
 TILE_ALIGN = 128
 # Minimum size in bytes of a thread's local memory if the kernel has local variables.
 LOCAL_BYTES = 1 << 14
-# Maximum number of consecutive instructions without an effect that another thread can see. After
-# more such instructions, the run ends with the finding ENDLESS_LOOP.
+# Maximum number of consecutive instructions whose effects no other thread can see. After more such
+# instructions, the run ends with the finding ENDLESS_LOOP.
 QUIET_STEPS = 3_000_000
 # Number of basic blocks that a group runs before another group runs.
 TURN = 200
@@ -544,7 +544,7 @@ def simulate(
     max_steps: int | None = None, order: bool = True,
     maps: dict[bytes, tma.TensorMap] | None = None, target: str = "sm_90",
 ) -> Machine:  # fmt: skip
-    """Run a kernel under one schedule; return the `Machine`, whose `findings` has the findings."""
+    """Run a kernel under one schedule; return the `Machine`, which contains the findings."""
     machine = Machine(
         program_of(ptx), kernel, grid, block, cluster, smem_bytes, parameters, regions,
         maps or {}, seed, schedule, max_steps, order, target, Findings(kernel), Timeline(),

@@ -161,7 +161,7 @@ class Order:
                 self._observed.pop(slot, None)
 
     def slots_of(self, g: Any, mask: BoolArray | None = None) -> IntArray:
-        """Return the slots of the warps of a group that have executing threads."""
+        """Return the slots of those warps of a group that have executing threads."""
         return self.slots_at(g.block, g.lanes if mask is None else g.lanes[mask])
 
     def slots_at(self, block: Any, lanes: Any) -> IntArray:

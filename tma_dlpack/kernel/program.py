@@ -137,7 +137,7 @@ class Program:
         return found
 
     def used(self, kernel: str) -> tuple[list[str], list[Variable]]:
-        """Return (functions, variables) that a kernel and the functions that it calls use."""
+        """Return (functions, variables) that a kernel uses, directly or in functions it calls."""
         functions: dict[str, None] = {}
         variables: dict[str, Variable] = {}
         waiting = [kernel]

@@ -19,9 +19,9 @@ _MOST_COPIES, _MOST_MAPS = 4, 4
 class Word(Protocol):
     """The state of an mbarrier.
 
-    `count` is the expected number of arrivals per phase, `arrivals` the pending arrivals and
-    `bytes` the pending bytes of this phase. `bytes` is negative if copies completed before
-    expect_tx announced their bytes.
+    `count` is the number of arrivals that each phase expects. `arrivals` and `bytes` are the
+    numbers of arrivals and of bytes that are pending in the current phase. `bytes` is negative if
+    copies completed before expect_tx announced their bytes.
     """
 
     count: int
