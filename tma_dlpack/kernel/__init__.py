@@ -3,9 +3,10 @@
 `compile` turns a CUDA kernel into PTX. `arguments` turns the kernel's arguments into bytes and
 memory. On the GPU the driver runs the kernel (`on_gpu`). The simulator translates each basic block
 of the PTX into a Python function (`program`, `emit`) and runs all threads that share a program
-counter at once (`machine`, `threads`). Other files have the instructions: `memory` has loads and
-stores, `mbarrier` and `barriers` have barriers and waits, `copies` has bulk copies, and `matrix`
-and `tcgen05` have products of matrices. `order` decides which memory accesses are ordered.
+counter at once (`machine`, `threads`). Other files implement the instructions: `memory` implements
+loads and stores, `mbarrier` and `barriers` implement barriers and waits, `copies` implements bulk
+copies, and `matrix` and `tcgen05` implement matrix products. `order` reports memory accesses that
+no synchronisation orders.
 `findings`, `timeline` and `result` define the `KernelRun` that `run_kernel` returns.
 """
 
@@ -75,24 +76,25 @@ def run_kernel(
         The kernel's name, either as the source writes it (``"gemm<128, 64>"``) or mangled. The
         name may be omitted if the source has one kernel.
     grid, block : int or sequence of int
-        `grid` is the number of blocks, and `block` is the number of threads of a block. Each is
-        (x, y, z); a missing size is 1.
+        `grid` is the number of blocks, and `block` is the number of threads of a block. Each is an
+        integer x, or a sequence (x,), (x, y) or (x, y, z). Missing sizes are 1.
     args : sequence
         The kernel's arguments in order. A `TensorMap` is passed by value; if the parameter is a
         pointer, the address of the map's bytes is passed. A `TensorMapBatch` is passed as the
         address of the maps' bytes. A ``__dlpack__`` tensor is passed as the address of its first
         element. Numbers, NumPy scalars, bytes and ctypes structures are passed by value.
     cluster : int or sequence of int, optional
-        Number of blocks of a cluster, (x, y, z). The default is the size that the kernel declares,
-        or (1, 1, 1) if the kernel declares none.
+        Number of blocks of a cluster along the axes (x, y, z). The default is the size that the
+        kernel declares, or (1, 1, 1) if the kernel declares none.
     smem_bytes : int
         Size of a block's dynamic shared memory in bytes.
     backend : {"simulator", "cuda"}, optional
         Where to run the kernel. The default is "cuda" if a tensor, or the tensor of a map, is on a
         GPU. Otherwise the default is "simulator".
     target : Target or str, optional
-        Target to compile for. The default on the GPU is the target of this GPU. The default on the
-        simulator is the target of the first map among the arguments, or ``"sm_90"`` without a map.
+        Target to compile for. On a GPU, the default is the target of that GPU. On the simulator,
+        the default is the target of the first map among the arguments. If no argument is a map, the
+        default is ``"sm_90"``.
     options : sequence of str
         Options of the compiler, such as ``"-DSTAGES=3"``.
     seed : int
@@ -229,7 +231,7 @@ def _header(compiled: Compiled) -> str:
 
 
 def _cluster(cluster: object, header: str, grid: tuple[int, int, int]) -> tuple[int, int, int]:
-    """Return the cluster size (x, y, z) of the launch: `cluster`, or the kernel's declaration."""
+    """Return the cluster size (x, y, z); if `cluster` is None, the kernel's declaration decides."""
     # For example ".reqnctapercluster 2, 1, 1". The sizes y and z are optional in PTX.
     declared = re.search(r"\.reqnctapercluster\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(\d+))?", header)
     own = _three("cluster", [int(n) for n in declared.groups() if n]) if declared else None

@@ -2,7 +2,8 @@
 
 Two uses are allowed before `wgmma.wait_group`: another wgmma of the same shape on the same
 registers, and a plain copy to other registers. `steps_of` lists, for each basic block of the PTX,
-the steps that concern accumulator registers. `Flying.follow` checks this list when the block runs.
+the steps that concern accumulator registers. When a warpgroup runs the basic block, `Flying.follow`
+checks these steps.
 
 Source: PTX ISA 9.0, 9.7.15.7 (wgmma.fence, wgmma.wait_group).
 """
@@ -25,7 +26,7 @@ class Step(NamedTuple):
 
     what: str
     code: Instruction
-    #: Registers that the step uses; for a copy (destination, source).
+    #: Registers that the step uses. For a copy, they are (destination, source).
     registers: tuple[str, ...] = ()
     #: Operand N of wgmma.wait_group: the N newest groups may remain pending.
     number: int = 0
@@ -64,8 +65,8 @@ def _steps(code: Instruction, watched: set[str]) -> Iterable[Step]:
         return
     if code.opcode.startswith("wgmma.mma_async"):
         accumulators, *others = code.split()
-        # The product reads its other operands, such as registers with the matrix A and the
-        # predicate scale-d.
+        # The product also reads other operands, for example the predicate scale-d, or the registers
+        # that contain the matrix A.
         used = tuple(n for o in others for n in _REGISTER.findall(o) if n in watched)
         if used:
             yield Step("use", code, used)
@@ -96,7 +97,7 @@ class Flying:
         self.registers: dict[str, tuple[int, tuple[str, ...], Instruction]] = {}
 
     def follow(self, g: Any, steps: tuple[Step, ...]) -> None:
-        """Apply the steps of a block in order, and report uses of pending accumulators."""
+        """Apply the steps of a basic block in order, and report uses of pending accumulators."""
         for step in steps:
             if step.what == "wait":
                 # After wait_group N, all groups but the N newest committed groups are complete.
@@ -146,7 +147,7 @@ def _report(g: Any, code: Instruction, product: Instruction) -> None:
 
 
 def follow(g: Any, steps: tuple[Step, ...]) -> None:
-    """Apply the steps of a block for each warpgroup of a group of threads."""
+    """Apply the steps of a basic block for each warpgroup of a group of threads."""
     first, last = int(g.lanes[0]) // _WARPGROUP, int(g.lanes[-1]) // _WARPGROUP
     for number in range(first, last + 1):
         g.block.sync.accumulators[number].follow(g, steps)

@@ -94,7 +94,7 @@ class _Binder:
         self.tensors: list[TensorView] = []
 
     def tensor(self, view: TensorView, what: str) -> int:
-        """Return a tensor's address; for the simulator, also add the tensor's storage."""
+        """Return a tensor's address; for the simulator, add the tensor's storage to `regions`."""
         if self.on_gpu:
             return view.address
         if not view.device.is_host:
@@ -205,7 +205,7 @@ def _bytes_of(
 
 
 def is_number(value: object) -> bool:
-    """Return whether an argument is no tensor: None, a number, bytes or a C structure."""
+    """Return whether an argument is None, a number, bytes or a C structure."""
     kinds = (bool, int, float, np.generic, bytes, bytearray, *_C_TYPES)
     return value is None or isinstance(value, kinds)
 

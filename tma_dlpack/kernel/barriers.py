@@ -1,4 +1,4 @@
-"""Instructions for barriers of threads, fences, and groups of asynchronous operations.
+"""Instructions for fences, for barriers of threads, and for groups of asynchronous operations.
 
 Source: PTX ISA 9.0, 9.7.13 (parallel synchronisation), 9.7.9.25 (asynchronous copies).
 """
@@ -40,7 +40,7 @@ class Meeting:
     """
 
     arrived: int = 0
-    #: Number of complete generations, which is also the number of the open generation.
+    #: Number of the open generation, counted from 0. This many generations are complete.
     generation: int = 0
     #: Clocks of `Order` that threads published when they arrived in the open generation.
     arriving: Clocks | None = None
@@ -67,7 +67,7 @@ class Groups:
     committed: list[list[Any]] = field(default_factory=list)
     #: Kind of access, such as "store_read" -> number of the agent in `Order`.
     agents: dict[str, int] = field(default_factory=dict)
-    #: Number of groups, oldest first, that wait_group instructions have covered.
+    #: Number of groups, counted from the oldest group, that a wait_group instruction has covered.
     waited: int = 0
 
     @property
@@ -81,7 +81,7 @@ class Groups:
         self.open = []
 
     def agent(self, order: Any, kind: str, block: Any, name: str) -> int:
-        """Return the agent in `Order` for one kind of access by these operations; add it if new."""
+        """Return the agent in `Order` for one kind of access; the first call adds the agent."""
         if kind not in self.agents:
             self.agents[kind] = order.add_agent(kind, block, name)
         return self.agents[kind]
@@ -99,10 +99,10 @@ class BlockSync:
         self.bulk: dict[int, Groups] = defaultdict(Groups)
         self.cp_async: dict[int, Groups] = defaultdict(Groups)
         self.wgmma: dict[int, Groups] = defaultdict(Groups)
-        #: Accesses to this block's shared memory by warps of other blocks: slot of the warp in
-        #: `Order` -> last access of the warp as (clock, block of the warp, instruction, thread).
+        #: Slot in `Order` of a warp of another block -> last access of this warp to the shared
+        #: memory of this block, as (clock, block of the warp, instruction, thread).
         self.remote: dict[int, tuple[int, Any, Any, int]] = {}
-        # Number of a warpgroup -> its accumulator registers with a pending product.
+        # Number of a warpgroup -> the accumulator registers that its pending products may write.
         self.accumulators: dict[int, Flying] = defaultdict(Flying)
         # Thread -> generation in which the thread last arrived at the cluster's barrier.
         self.cluster_generation: dict[int, int] = {}
@@ -496,7 +496,7 @@ def _wgmma_wait(code: Instruction) -> Operation:
 
 @operation("wgmma.fence")
 def _wgmma_fence(code: Instruction) -> Operation:
-    """Do nothing: wgmma.fence orders accesses to registers, which the simulator runs in order."""
+    """Do nothing: wgmma.fence orders register accesses; the simulator always runs them in order."""
     return Operation(lambda g, mask: None, needs_warp=True)
 
 

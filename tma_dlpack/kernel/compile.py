@@ -40,7 +40,7 @@ Headers = tuple[tuple[Path, tuple[int, int]], ...]
 
 
 class Compiled(NamedTuple):
-    """PTX with the mangled name of the requested kernel."""
+    """The PTX of a source, and the mangled name of the requested kernel."""
 
     ptx: str
     kernel: str
@@ -53,7 +53,7 @@ class Compiled(NamedTuple):
 def compile_kernel(
     source: object, name: str | None, options: Sequence[str], target: str
 ) -> Compiled:
-    """Return the PTX of a source with the mangled name of the requested kernel.
+    """Return the PTX of a source, and the mangled name of the requested kernel.
 
     Parameters
     ----------
@@ -86,17 +86,19 @@ def compile_kernel(
     folder = str(path.resolve().parent) if path is not None else ""
     words = tuple(options)
     headers = _headers(text, folder or ".", words)
-    # A compiler compiles a template instance only if the source names it. All other kernels of a
-    # source are in every PTX of this source, so their names are not part of the cache's key.
+    # A compiler compiles a template instance only if the source names the instance. The PTX always
+    # contains all kernels that are no templates, so their names are not part of the cache's key.
     instance = name if isinstance(name, str) and "<" in name else ""
     ptx, lowered = _compiled(text, label, folder, instance, words, target, is_file, headers)
     return _with_kernel(ptx, name, label, lowered)
 
 
 def _headers(text: str, folder: str, options: tuple[str, ...]) -> Headers:
-    """Return the headers that a source includes, from its folder, from this package and by -I.
+    """Return the headers that a source includes directly or through other headers.
 
-    A changed header must be compiled again, so headers are part of the key of the cache.
+    The headers are searched in the source's folder, in the folders of the -I options, and in this
+    package. If a header changes, the source must be compiled again. So the headers are part of the
+    cache's key.
     """
     named = _FOLDER_OPTION.findall("\n".join(options))  # "-I" and the folder may be two options
     places = [Path(place) for place in (folder, *named, tma.get_include())]
@@ -257,7 +259,7 @@ def _compiled(
     NVRTC is tried first. nvcc is tried if NVRTC is missing or does not find a header. nvcc is also
     tried if NVRTC refuses a .cu file, because such a file may have host code.
     """
-    # If the options have an architecture, it replaces the architecture of `target`.
+    # An architecture in the options replaces the architecture of `target`.
     arch = next(
         (o.partition("=")[2] for o in options if o.startswith(("-arch=", "--gpu-arch"))), ""
     )

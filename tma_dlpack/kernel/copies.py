@@ -75,7 +75,7 @@ COPY_ADDRESS | MAP_ADDRESS | encode with an aligned address
 
 
 class Form(NamedTuple):
-    """The form of a tensor copy, as its opcode names it."""
+    """Rank, mode, multicast and reduction of a tensor copy, as read from the opcode."""
 
     rank: int
     #: "tile", "im2col", "im2col_w", "gather4" or "scatter4".
@@ -170,8 +170,9 @@ def _map_at(one: _One, address: int) -> tma.TensorMap:
     if one.order is not None and space == "global":
         region = memory.region_of(address)
         one.order.use_map(one.g, int(one.lanes[0]), region, address - region.first, address)
-    # At the start, `machine.maps` has the maps among the kernel's arguments, by their bytes. If the
-    # kernel has changed a map, decode the new bytes and add the result to `machine.maps`.
+    # The keys of `machine.maps` are the bytes of maps, and the values are the maps. At the start of
+    # a run, they are the maps among the kernel's arguments. If the kernel has changed a map, decode
+    # the new bytes and add the result to `machine.maps`.
     found: tma.TensorMap | None = one.machine.maps.get(data)
     if found is None:
         try:
@@ -292,9 +293,9 @@ class _Load(Pending):
         here, self.chunks = self.chunks[: now // CHUNK], self.chunks[now // CHUNK :]
         self._land(here, data[: len(here)])
         order = self.machine.order
-        # The clock of a load is the number of the phase that its bytes complete. When the load was
-        # issued, `Order` got the number of the phase that was open. Correct the clock of these
-        # pieces if they arrive in a later phase.
+        # The clock of a piece is the number of the phase in which the piece arrives. When the load
+        # was issued, `Order` recorded the number of the phase that was open at that time. If these
+        # pieces arrive in a later phase, correct their clock.
         if order is not None and barrier.phase + 1 != self.clock:
             order.restamp(self.block, here * CHUNK, barrier.load_agent(), barrier.phase + 1)
         barrier.transact(now, self.known)
@@ -423,8 +424,8 @@ def _load_tile(
     to = of_lane(destination, one.at)
     _, offset = place_of(one.g, to, one.lanes)
     coords = _coords(one, source[1])
-    # A load always writes the whole box (`copy.smem_bytes`), because it fills elements that are out
-    # of bounds.
+    # A load always writes the whole box (`copy.smem_bytes` bytes), because it writes a fill value
+    # for each element that is out of bounds.
     mode = "gather4" if form.mode == "gather4" else "load"
     copy = _copy(one, of_lane(source[0], one.at), mode, coords, form, offset, info)
     places = _places(one, to, of_lane(barrier, one.at), blocks)
@@ -551,7 +552,7 @@ def _check_line(one: _One, smem: int, other: int, size_bytes: int) -> None:
 
 
 def _region(one: _One, address: int, size_bytes: int) -> Any:
-    """Return the memory region of a 1-D copy; end the run if a byte of the copy is outside."""
+    """Return the memory region of a 1-D copy; end the run if the copy leaves the region."""
     region = one.machine.memory.region_of(address)
     if region is None or address - region.first + size_bytes > len(region.raw):
         one.fail(
@@ -760,7 +761,7 @@ def _copy_lanes(
 
 
 class _RemoteStore(Pending):
-    """st.async or red.async: a write to shared memory; an mbarrier counts the written bytes."""
+    """A write to shared memory by st.async or red.async; an mbarrier counts the written bytes."""
 
     def __init__(
         self,
@@ -795,7 +796,8 @@ def _store_async(code: Instruction) -> Operation:
         kind = words[-1]
         size = int(kind[1:]) // 8
         values = value if isinstance(value, tuple) else (value,)
-        # `data` has the shape (lanes, bytes). For .v2 and .v4, a row has all elements of the lane.
+        # `data` has the shape (lanes, bytes). With .v2 or .v4, the 2 or 4 elements of a lane are
+        # side by side in the row of the lane.
         columns = [np.broadcast_to(v, g.n).astype(f"u{size}") for v in values]
         data = np.ascontiguousarray(np.stack(columns, axis=1)).view(np.uint8)
         at = np.broadcast_to(to, g.n).astype(np.int64)

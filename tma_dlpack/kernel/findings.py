@@ -1,7 +1,7 @@
 """The findings of a run, and the explanation of a hang.
 
-Each mistake concerns an instruction and often an earlier instruction. Mistakes at the same source
-lines become one finding, however often the kernel repeats them.
+A mistake concerns one instruction, and often also an instruction that was executed before it. If
+the kernel repeats a mistake at the same source lines, the repetitions become one finding.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _SOURCES = {
 
 
 class BarrierState(NamedTuple):
-    """State of an mbarrier at the end of a run; `PostMortem.barriers` has the same fields."""
+    """State of an mbarrier at the end of a run.
+
+    An entry of `PostMortem.barriers` has the same fields, and also the field `kernel`.
+    """
 
     address: int
     count: int  # type: ignore[assignment] # not tuple's
@@ -38,7 +41,7 @@ class BarrierState(NamedTuple):
     #: Number of pending bytes.
     bytes: int
     phase: int
-    #: Number of blocks of the grid whose barrier at this address has this state.
+    #: Number of blocks in which the barrier at this address has this state.
     blocks: int
     #: Number of warps in these blocks that wait at the barrier.
     waiting: int
@@ -50,14 +53,17 @@ class BarrierState(NamedTuple):
 
 
 def line_of(code: Any) -> str | None:
-    """Return "file:line" of an instruction, where the file is the compiled file.
+    """Return the source line of an instruction, such as "gemm.cu:42".
 
-    Return None if the PTX has no line table.
+    The file is the file of the kernel's own code. If the instruction was inlined from a header, the
+    line is the line of the kernel's file that calls the function of the header. Return None if the
+    PTX has no line table.
     """
     if code is None or not code.place:
         return None
-    # `place` is the stack of inlined calls as (file, line), innermost first. The last entry is in
-    # the compiled file.
+    # `place` lists (file, line): first the instruction's own line, then the lines of the calls that
+    # the compiler inlined. The last entry is in the kernel's file. Use the first entry in the same
+    # file.
     file = code.place[-1][0]
     line = next(line for name, line in code.place if name == file)
     return f"{file}:{line}"
@@ -229,7 +235,7 @@ class _State:
     waiting: int = 0
     #: The other mbarriers of this block that warps wait at: offset -> state.
     here: dict[Any, Any] = field(default_factory=dict)
-    #: Offsets of the mbarriers that warps wait at in other blocks.
+    #: Offsets of mbarriers of other blocks at which warps wait, except the offset `address`.
     far: set[int] = field(default_factory=set)
     #: Fields of the mbarriers at the offset `address` in the other blocks of the cluster.
     peers: list[_Word] = field(default_factory=list)

@@ -40,8 +40,8 @@ Three = tuple[int, int, int]
 TILE_ALIGN = 128
 # Minimum size in bytes of a thread's local memory if the kernel has local variables.
 LOCAL_BYTES = 1 << 14
-# Maximum number of consecutive instructions without an effect that another thread can see. After
-# more such instructions, the run ends with the finding ENDLESS_LOOP.
+# Maximum number of consecutive instructions whose effects no other thread can see. After more such
+# instructions, the run ends with the finding ENDLESS_LOOP.
 QUIET_STEPS = 3_000_000
 # Number of basic blocks that a group runs before another group runs.
 TURN = 200
@@ -52,7 +52,7 @@ FUNCTIONS = 0x100
 
 
 class FaultError(Exception):
-    """Exception that ends a run after an error that has been added to `Findings`."""
+    """Exception that ends a run; it is raised after the error has been added to `Findings`."""
 
 
 class Machine:
@@ -114,7 +114,7 @@ class Machine:
         self._more = True
 
     def _lay_out(self, parameters: bytes) -> None:
-        """Allocate memory for the parameters and variables; store `addresses`: name -> address."""
+        """Allocate memory for parameters and variables, and store their addresses by name."""
         region = self.memory.variable(parameters or bytes(1), 128, "the parameters", False)
         self.parameters = region.raw
         self.addresses: dict[str, Any] = {}
@@ -189,7 +189,7 @@ class Machine:
             pass
 
     def happen(self, first: bool = False) -> bool:
-        """Let one pending event happen, if any event can happen; return whether it happened."""
+        """Let one pending event happen; return False if no pending event can happen."""
         free = [p for p in self.pending if all(q.happened for q in p.after)]
         if not free:
             return False
@@ -354,7 +354,10 @@ class Machine:
         other.done = True
 
     def _parks(self, group: Group) -> bool:
-        """Return whether a group must stop at its join; if all threads are there, merge them."""
+        """Return whether a group must stop at its join.
+
+        If all expected threads have reached the join, merge their groups.
+        """
         while group.joins:
             join = group.joins[-1]
             # If the group has returned from the function that has the join, it will never reach the
@@ -464,14 +467,15 @@ class Machine:
         place = group.block
         if group.n == place.threads - place.exited:
             return True
-        # If `passes` is the program counter, `_release_gate` has allowed the group to execute the
-        # instruction alone.
+        # If `passes` equals the group's program counter, `_release_gate` has allowed the group to
+        # execute the instruction alone.
         if group.passes == group.pc:
             group.passes = -1
             return True
         group.joins = [join for join in group.joins if not join.released]
         mine = set((group.warps // WARPGROUP_WARPS).tolist())
-        # Merge this group with gated groups of its warpgroups that are at the same instruction.
+        # If other groups of the same warpgroups are gated at the same instruction, merge them into
+        # this group.
         for other in list(place.groups):
             same = other.pc == group.pc and len(other.frames) == len(group.frames)
             same = same and not mine.isdisjoint((other.warps // WARPGROUP_WARPS).tolist())
@@ -540,7 +544,7 @@ def simulate(
     max_steps: int | None = None, order: bool = True,
     maps: dict[bytes, tma.TensorMap] | None = None, target: str = "sm_90",
 ) -> Machine:  # fmt: skip
-    """Run a kernel under one schedule; return the `Machine`, whose `findings` has the findings."""
+    """Run a kernel under one schedule; return the `Machine`, which contains the findings."""
     machine = Machine(
         program_of(ptx), kernel, grid, block, cluster, smem_bytes, parameters, regions,
         maps or {}, seed, schedule, max_steps, order, target, Findings(kernel), Timeline(),

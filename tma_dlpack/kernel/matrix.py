@@ -172,7 +172,7 @@ _MMA = re.compile(
 
 @operation("mma.sync")
 def mma(code: Instruction) -> Operation | None:
-    """Return the operation of mma.sync, which computes D = A B + C of one warp in registers."""
+    """Return the operation of mma.sync, which computes D = A B + C in one warp's registers."""
     found = _MMA.match(code.opcode)
     if not found or found[4] not in ELEMENTS or found[5] not in ELEMENTS:
         return None
@@ -226,7 +226,7 @@ def ldmatrix(code: Instruction) -> Operation | None:
         if transposes:
             elements = elements.swapaxes(2, 3)
         # A 32-bit register has two neighbouring elements, so the 64 elements of a matrix fill one
-        # register of the 32 lanes.
+        # register in each of the 32 lanes.
         pairs = np.ascontiguousarray(elements).reshape(matrices, -1, ROWS * ROWS)
         return tuple(pairs.view(np.uint32).reshape(matrices, -1))
 
@@ -279,7 +279,7 @@ _WGMMA = re.compile(
 
 @operation("wgmma.mma_async")
 def wgmma(code: Instruction) -> Operation | None:
-    """Return the operation of wgmma, which computes D = A B + D of a warpgroup.
+    """Return the operation of wgmma, with which a warpgroup computes D = A B + D.
 
     B is in shared memory, and A is in shared memory or in registers. `run` computes the values
     immediately. But the hardware may read the operands until `wgmma.wait_group`, so `Order` reports

@@ -378,8 +378,8 @@ def _arrive(code: Instruction) -> Operation:
                 clocks = order.publish(order.slots_at(g.block, lanes), relaxed=relaxed)
             warps = (lanes // 32).tolist()
 
-            # `act` may run when the loop has assigned new values to these variables, so keep the
-            # values of this iteration as default arguments.
+            # `act` may run after a later iteration has assigned new values to these variables. So
+            # keep the values of this iteration as default arguments.
             def act(
                 barrier: Barrier = barrier, count: int = count, size_bytes: int = size_bytes,
                 clocks: Clocks | None = clocks, lanes: IntArray = lanes,

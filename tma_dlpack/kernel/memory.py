@@ -277,8 +277,8 @@ class Memory:
         """
         out = np.zeros((count, g.n), UNSIGNED[size])
         order = self.machine.order
-        # Accesses to local memory (`where` is None) cannot race, because only one thread can access
-        # it.
+        # Accesses to local memory (`where` is None) cannot race, because a thread can access only
+        # its own local memory.
         for where, which, offsets in self.places(g, mask, space, addresses, size * count):
             if order is not None and where is not None:
                 every, part = _spread(g, mask, which, offsets)
@@ -378,7 +378,7 @@ class Memory:
         return g.block, offsets
 
     def _note_rows(self, g: Any, block: Any, offsets: Array, size: int, rows: Array | None) -> None:
-        """Check and record in `Order` the accesses of ldmatrix (`rows` is None) or stmatrix.
+        """Check the accesses of ldmatrix (`rows` is None) or stmatrix, and record them in `Order`.
 
         `offsets` has an offset for each of the 8 rows of each matrix of each warp. Lanes 0 to 7 of
         a warp are recorded as the threads that access these rows.

@@ -42,8 +42,7 @@ _SPECIAL = re.compile(
     r"total_smem_size|aggr_smem_size|lanemask_\w+|pm\d+|envreg\d+|reserved_smem_offset_\w+|"
     r"current_graph_exec)(?:\.[xyzw])?"
 )
-# _NAME matches a name such as "%r12". _SUM matches a sum such as "buffer+16". _SUFFIX matches an
-# element of a vector such as "%v.x".
+# _NAME matches a name such as "%r12". _SUM matches a sum such as "buffer+16".
 _NAME = re.compile(r"[%A-Za-z_$][\w$#]*")
 _SUM = re.compile(r"([%A-Za-z_$][\w$#]*)\s*([+-])\s*(-?\w+)")
 

@@ -2,16 +2,17 @@
 
 An *agent* is a warp, or the asynchronous operations of one kind and one owner. For example, the
 loads that complete on one mbarrier are an agent, and so are the bulk stores of one thread. Each
-agent has a clock. Each access has a stamp, which contains the value of its agent's clock at the
-access. For each agent, a warp knows four clock values, one in each row of `Order.known`. The value
-c in a row means that the agent's accesses up to clock c have the property of this row:
+agent has a clock. Each access has a stamp, which contains the value that the clock of the accessing
+agent had at that time. For each agent, a warp knows four clock values, one in each row of
+`Order.known`. The value c in a row means that the agent's accesses up to clock c have the property
+of this row:
 
 - `SEEN`: release and acquire order the accesses before the warp's next instruction (PTX memory
   model, causality order);
 - `FENCED` for shared memory, `FENCED_GLOBAL` for global memory: in addition, a proxy fence follows
   the accesses, so the warp's next asynchronous operation sees them;
-- `DONE`: the accesses are complete. A relaxed arrival is enough to give this property. If the agent
-  has read some bytes, a warp needs only this property to overwrite these bytes.
+- `DONE`: the accesses are complete. A relaxed arrival is enough to give this property. To overwrite
+  bytes that the agent has read, a warp needs only this property.
 
 A release and an acquire transfer all four clock values. So the proxy fence may be anywhere between
 the access and the asynchronous operation, and any thread may execute the fence.
@@ -137,7 +138,8 @@ class Order:
     def retire(self, blocks: Iterable[Any]) -> None:
         """Free the slots of the agents of ended blocks.
 
-        Keep the slots if another block's warp, or a flag, has nonzero clocks of these agents.
+        If a warp of another block or a flag has a nonzero clock of one of these agents, keep all
+        slots.
         """
         gone = set(map(id, blocks))
         for key in [key for key, (owner, _) in self._shadows.items() if id(owner) in gone]:
@@ -159,7 +161,7 @@ class Order:
                 self._observed.pop(slot, None)
 
     def slots_of(self, g: Any, mask: BoolArray | None = None) -> IntArray:
-        """Return the slots of the warps of a group that have executing threads."""
+        """Return the slots of those warps of a group that have executing threads."""
         return self.slots_at(g.block, g.lanes if mask is None else g.lanes[mask])
 
     def slots_at(self, block: Any, lanes: Any) -> IntArray:
@@ -362,7 +364,7 @@ class Order:
             self._release_flags(g, mask, region, offsets, semantics)
 
     def note_remote(self, g: Any, lanes: IntArray, block: Any) -> None:
-        """Record an access to `block`, another block of the cluster.
+        """Record an access to the shared memory of `block`, another block of the cluster.
 
         `barriers.end_of_block` checks that `block` does not end before the access is complete.
         """
@@ -572,7 +574,10 @@ class Order:
         shadow.publish(offset, offset + MAP_BYTES)
 
     def units(self, region: Any, offsets: IntArray, size: int) -> IntArray:
-        """Return an array (n, k): the numbers of the k units of the `size` bytes at each offset."""
+        """Return an array (n, k): the numbers of the k units that the accesses at n offsets touch.
+
+        Each access has `size` bytes.
+        """
         return self._shadow(region).units(offsets, size)
 
     def _without_equal(

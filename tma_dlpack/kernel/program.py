@@ -59,8 +59,8 @@ class CodeBlock:
     #: Index of the block in `Code.blocks`.
     label: int
     next: list[int] = field(default_factory=list)
-    #: The block's first instruction if a warp or warpgroup must execute this instruction together,
-    #: otherwise None.
+    #: If all threads of a warp or warpgroup must execute the block's first instruction together,
+    #: this instruction; otherwise None.
     gate: Any = None
     is_gate: bool = False
     run: Any = None
@@ -137,7 +137,7 @@ class Program:
         return found
 
     def used(self, kernel: str) -> tuple[list[str], list[Variable]]:
-        """Return (functions, variables) that a kernel and the functions that it calls use."""
+        """Return (functions, variables) that a kernel uses, directly or in functions it calls."""
         functions: dict[str, None] = {}
         variables: dict[str, Variable] = {}
         waiting = [kernel]

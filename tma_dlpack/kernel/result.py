@@ -35,7 +35,8 @@ class KernelRun:
         The findings, errors first. Each finding has rule, severity, line of the .cu file, PTX line,
         block, thread, message and fix.
     barriers : tuple of BarrierState
-        After a hang, the mbarriers that warps wait at. `PostMortem.barriers` has the same fields.
+        After a hang, the mbarriers that warps wait at. An entry of `PostMortem.barriers` has the
+        same fields, and also the field `kernel`.
     steps : int
         Number of executed instructions. If several threads execute an instruction together, the
         instruction counts once.

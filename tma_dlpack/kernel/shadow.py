@@ -132,8 +132,8 @@ class Shadow:
                 self._agents.append(np.zeros(len(self.writer), np.int32))
                 self._stamps.append(np.zeros(len(self.writer), np.int64))
         readers = agents[:, None] if len(agents) > 1 else agents[0]
-        # The first row gets the new reader. If the previous newest reader is another agent, move it
-        # to the second row.
+        # Store the new reader in the first row. If the reader that was in the first row before is
+        # another agent, move that reader to the second row.
         older = self._agents[0][units] != readers
         for array in (self._agents, self._stamps):
             array[1][units] = np.where(older, array[0][units], array[1][units])

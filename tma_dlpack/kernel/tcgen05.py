@@ -132,7 +132,7 @@ def _dealloc(code: Instruction) -> Operation:
     "tcgen05.fence::after_thread_sync",
 )
 def _nothing(code: Instruction) -> Operation:
-    """Do nothing, because in the simulator the mbarrier of tcgen05.commit orders tensor memory."""
+    """Do nothing: in the simulator, tcgen05.commit and its mbarrier order tensor memory."""
     return Operation(lambda g, mask: None)
 
 
@@ -222,7 +222,7 @@ class _Product(Pending):
 
 
 def _rows(m: int) -> Array:
-    """Return the lane of each of the `m` rows that one block's accumulator has."""
+    """Return the tensor memory lane of each of the `m` rows of one block's accumulator."""
     row = np.arange(m)
     return row if m == LANES else row // 16 * _WARP_LANES + row % 16
 

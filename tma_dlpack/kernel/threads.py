@@ -256,7 +256,7 @@ class Group:
         self.deferred = []
 
     def polled(self, key: Any) -> None:
-        """Record that a thread has polled, for example a barrier whose phase has not ended."""
+        """Record that a thread has polled memory, or a barrier whose phase has not ended."""
         self.poll = key
 
     def wait_for(self, waits: Sequence[tuple[Any, Wait]]) -> None:

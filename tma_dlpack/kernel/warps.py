@@ -80,7 +80,7 @@ def _by_mask(run: Any) -> Any:
 
 
 def _sources(how: str, lane: Any, b: Any, c: Any) -> tuple[Any, Any]:
-    """Return for each lane (source lane of a shuffle, whether the source is in the segment)."""
+    """Return (source lane of a shuffle, whether the source is in the segment) for each lane."""
     # In the operand c, bits 0-4 are the clamp and bits 8-12 are the segment mask (PTX ISA 9.7.9.6).
     b = b & 31
     segment, clamp = c >> 8 & 31, c & 31

@@ -12,7 +12,7 @@ from tma_dlpack.kernel.core import rows
 
 
 class Meeting(NamedTuple):
-    """Texts of a finding; in `message`, `{agent}` is replaced by the earlier access's agent."""
+    """Texts of a finding; `{agent}` in `message` stands for the agent of the earlier access."""
 
     rule: str
     severity: str

@@ -2,6 +2,6 @@
 
 `parse` reads PTX, `values` follows the contents of registers, and `flow` follows the paths of a
 thread. None of these modules runs code. `opcodes` has a row for each instruction that computes a
-value. `integers` and `numbers` have the functions that these rows use. `stuck` explains a wait on
-an mbarrier that never ends, in a core dump or in the simulator.
+value. `integers` and `numbers` have the functions that these rows use. `stuck` explains why a wait
+at an mbarrier never ends; the wait is in a core dump or in the simulator.
 """

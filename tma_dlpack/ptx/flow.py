@@ -108,7 +108,7 @@ class Flow:
         return self.useful(_opposite(self.values, code)[:1]) if code.guard else None
 
     def watch(self, more: Iterable[str]) -> list[list[tuple[int, str]]]:
-        """Return, for each block, the writes of registers that are in conditions or in `more`.
+        """Return, for each block, the writes to registers of conditions or to registers in `more`.
 
         A write is (index of the instruction in the block, register).
         """
@@ -134,7 +134,7 @@ class Flow:
         return [(state or {}).get(entered, _NOTHING) for state in states]
 
     def step(self, count: int) -> None:
-        """Add `count` to the work; raise `TooLargeError` if the sum exceeds `MOST_STEPS`."""
+        """Count more steps; raise `TooLargeError` if the sum of all steps exceeds `MOST_STEPS`."""
         self._steps += count
         if self._steps > MOST_STEPS:
             raise TooLargeError
@@ -162,7 +162,7 @@ class Flow:
         return states
 
     def _join(self, states: list[Facts | None], block: int, facts: Facts, more: Conditions) -> bool:
-        """Add facts that do not contradict `more` to a block; return whether its state changed."""
+        """Add the facts that agree with `more` to the block's state; return whether it changed."""
         state = states[block]
         changed = state is None
         state = states[block] = {} if state is None else state

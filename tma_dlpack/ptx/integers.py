@@ -42,7 +42,7 @@ def mul_hi(a: Any, b: Any) -> Any:
 
 
 def quotient(a: Any, b: Any) -> Any:
-    """Return a / b rounded toward zero; if b is 0, all bits are 1 (H100)."""
+    """Return a / b rounded toward zero; if b is 0, all bits of the result are 1 (H100)."""
     safe = np.where(b == 0, b.dtype.type(1), b)
     if a.dtype.kind == "u":
         found = a // safe

@@ -303,7 +303,8 @@ def _directed(near: Any, exact: Any, mode: str, inward: Any, outward: Any) -> An
     zero.
     """
     error = near.astype(np.longdouble) - exact
-    # `up` and `down` are True where the nearest value is above or below the exact value.
+    # `up` is True where the nearest value is above the exact value, and `down` where the nearest
+    # value is below the exact value.
     up, down = error > 0, error < 0
     positive = exact > 0
     with np.errstate(all="ignore"):

@@ -243,7 +243,7 @@ def _float(base: str, modifiers: list[str], kind: str, count: int) -> Value | No
         return Value((kind,), "pred", row[2]) if row and count == 1 else None
     letters, _, text = FLOAT[base]
     mode = next((m for m in modifiers if m in ("rz", "rm", "rp")), "rn")
-    # min and max have two forms: with two operands, as in the table, or with three.
+    # min and max have a form with two operands, as in the table, and a form with three operands.
     known = _MODIFIERS.issuperset(modifiers)
     if not known or (count != len(letters) and (base, count) not in (("min", 3), ("max", 3))):
         return None

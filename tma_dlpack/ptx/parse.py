@@ -42,9 +42,9 @@ class Instruction:
         return [word.strip() for word in _OPERAND.findall(self.operands) if word.strip()]
 
     def address(self, index: int = 0) -> str:
-        """Return the text in a pair of brackets of the operands; `index` counts the pairs from 0.
+        """Return the text inside one pair of brackets of the operands.
 
-        Return "" if there is no such pair.
+        `index` is the number of the pair, counted from 0. Return "" if there is no such pair.
         """
         found = _IN_BRACKETS.findall(self.operands)
         return found[index] if index < len(found) else ""

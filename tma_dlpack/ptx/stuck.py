@@ -1,4 +1,4 @@
-"""Explanations of a wait on an mbarrier that never ends, one row per explanation.
+"""Explanations why a wait at an mbarrier never ends, one row per explanation.
 
 The first row whose condition holds explains the wait. `postmortem` reads the state of a barrier
 from a core dump, and the simulator of kernels uses its own barriers.
@@ -19,9 +19,9 @@ _MOST_COPIES, _MOST_MAPS = 4, 4
 class Word(Protocol):
     """The state of an mbarrier.
 
-    `count` is the expected number of arrivals per phase, `arrivals` the pending arrivals and
-    `bytes` the pending bytes of this phase. `bytes` is negative if copies completed before
-    expect_tx announced their bytes.
+    `count` is the number of arrivals that each phase expects. `arrivals` and `bytes` are the
+    numbers of arrivals and of bytes that are pending in the current phase. `bytes` is negative if
+    copies completed before expect_tx announced their bytes.
     """
 
     count: int
@@ -35,8 +35,8 @@ class Stuck(Protocol):
     """A barrier at which threads wait.
 
     `announced` is the number of bytes that each phase expects, or None if it is not known. `maps`
-    are the maps of the launch, with `tx_bytes`. `here` has the other barriers of the block at which
-    threads wait, and `far` has the addresses of such barriers in other blocks of the cluster.
+    are the maps of the launch; each has `tx_bytes`. `here` has the other barriers of the block at
+    which threads wait, and `far` has the addresses of such barriers in other blocks of the cluster.
 
     `came` is the number of arrivals of this phase, and `elsewhere` has the addresses of the
     barriers in `here`. `is_behind`: bytes came from another block of the cluster, whose own barrier
@@ -66,7 +66,10 @@ class Stuck(Protocol):
 
 
 def copies(bytes_: int, maps: Iterable[Any]) -> str:
-    """Return copies that add up to a number of bytes, such as "2 x 8,192 + 1 x 4,096", else ""."""
+    """Return copies whose bytes add up to `bytes_`, such as "2 x 8,192 + 1 x 4,096".
+
+    Return "" if no copies add up to this number.
+    """
     # Use only the largest sizes, and try the sums of the fewest copies first.
     sizes = sorted({found.tx_bytes for found in maps}, reverse=True)[:_MOST_MAPS]
     for counts in sorted(product(range(_MOST_COPIES + 1), repeat=len(sizes)), key=sum):
