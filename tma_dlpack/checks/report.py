@@ -151,7 +151,8 @@ class Report(Drawn):
     def fixed(self) -> dict[str, Any] | None:
         """Return the keyword arguments after the tensor, corrected so that the call is accepted.
 
-        The correction changes only the arguments of violations, and as little as the rules allow.
+        The correction changes only arguments that a violation names. It changes these arguments as
+        little as the rules allow.
         If the value of an argument is a misspelled word that may mean two values, the result is
         None, because the correction must not guess the meaning of an argument. Some calls cannot
         satisfy libcu++'s rules but can satisfy the driver's rules. For example, the box is larger

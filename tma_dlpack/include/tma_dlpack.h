@@ -1922,8 +1922,8 @@ struct PipelineState
   __host__ __device__ constexpr unsigned stage() const { return at; }
   __host__ __device__ constexpr unsigned phase() const { return parity; }
 
-  // Go to the next stage. With `steps`, go `steps` stages ahead, because other threads use the
-  // stages in between.
+  // Go to the next stage, or go `steps` stages ahead. Pass `steps` if several threads share a ring,
+  // and other threads use the stages in between.
   __host__ __device__ constexpr void advance()
   {
     if (++at == stages) at = 0, parity ^= 1;

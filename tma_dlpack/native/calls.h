@@ -72,10 +72,10 @@ static int is_empty(const TmaDlpackTensor *tensor) {
 }
 
 /* Judge the call for a tensor. Return 1 if the rules accept the call. If rules refuse the call,
- * return 0 with the mask of these rules in `failed`. To fall back to Python, return 0 with
- * `failed` == 0, possibly with an exception that the caller clears. A refused call for a tensor
- * without memory also falls back to Python, because the tensor may be a wrapper, for example of
- * torch.func. */
+ * return 0 with the mask of these rules in `failed`. If the call must fall back to Python, return 0
+ * with `failed` == 0. An exception may be set then, and the caller clears it. A refused call for a
+ * tensor without memory also falls back to Python, because the tensor may be a wrapper, for example
+ * of torch.func. */
 static int judge_tensor(State *state, PyObject *tensor, const Options *options, Judged *call) {
   const TmaDlpackTensor *exported = &call->view.tensor;
   call->failed = 0;

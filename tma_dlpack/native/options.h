@@ -1,9 +1,9 @@
 /* options.h: read the options of a call as numbers.
  *
  * An option may be a member of an enum, its name or its value, an integer, or a tuple or list of
- * integers. Each read function returns 1 if it read the value, and 0 to fall back to Python,
- * possibly with an exception. The caller then calls swallowed(), and checks/call.py reports the
- * wrong value.
+ * integers. Each read function returns 1 if it read the value. If it returns 0, the call falls
+ * back to Python. An exception may be set then: the caller clears this exception with swallowed(),
+ * and checks/call.py reports the wrong value.
  */
 
 #ifndef TMA_DLPACK_OPTIONS_H
@@ -333,7 +333,8 @@ static void start_options(Options *options, int kind) {
 }
 
 /* Read a dict {argument: value} into `options`, which has the kind of map. Options that are not in
- * the dict keep their values. Return 0 to fall back to Python, possibly with an exception. */
+ * the dict keep their values. If the result is 0, the call falls back to Python, and an exception
+ * may be set. */
 static int read_named(State *state, PyObject *arguments, Options *options) {
   PyObject *name, *value, *known = state->readers[options->o.kind];
   Py_ssize_t at = 0;

@@ -224,8 +224,8 @@ static PyObject *arguments_by_name(const Quick *quick, PyObject *const *args, Py
   return named;
 }
 
-/* Return a borrowed reference to a function of make/build.py. Return NULL to fall back to Python,
- * possibly with an exception. */
+/* Return a borrowed reference to a function of make/build.py. If the function cannot be imported,
+ * return NULL. The caller then falls back to Python. */
 static PyObject *function_of_build(PyObject **slot, const char *name) {
   if (*slot == NULL) *slot = attribute_of_own_module("tma_dlpack.make.build", name);
   return *slot;
@@ -248,9 +248,9 @@ static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *name
   return result;
 }
 
-/* Return the map or the Report that the verb makes. Return NULL to fall back to Python, possibly
- * with an exception that the caller clears. If rules refuse the call of a verb that makes a map,
- * set `is_refused` and return NULL with the exception for the user. */
+/* Return the map or the Report that the verb makes. If rules refuse the call of a verb that makes a
+ * map, set `is_refused`, and return NULL with the exception for the user. Otherwise NULL means that
+ * the call falls back to Python. If an exception is set then, the caller clears this exception. */
 static PyObject *try_in_c(Quick *quick, PyObject *const *args, Py_ssize_t given, PyObject *keywords,
                           int *is_refused) {
   const Verb *verb = quick->verb;

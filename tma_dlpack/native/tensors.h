@@ -207,8 +207,8 @@ static const Producer *known_producer(const State *state, const PyTypeObject *ty
   return NULL;
 }
 
-/* Find out how to read the tensors of a type, and add the result to the state. Return NULL to fall
- * back to Python, possibly with an exception. */
+/* Find out how to read the tensors of a type, and add the result to the state. If the result is
+ * NULL, the call falls back to Python, and an exception may be set. */
 static const Producer *learn(State *state, PyObject *tensor) {
   PyTypeObject *type = Py_TYPE(tensor);
   Producer learned = {0};

@@ -1,8 +1,8 @@
 """Converter of printed fields to arguments in the driver's order, units and lengths.
 
 A list is not read in two cases: its length fits neither the rank nor the other lists, or the
-project that printed it is known and never prints such a list. Masked entries are not read either. A
-value that is not read is None.
+project that printed it is known and never prints such a list. An entry is not read if the log hides
+its digits, as in ``40**``. A value that is not read is None.
 """
 
 from __future__ import annotations
