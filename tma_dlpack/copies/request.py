@@ -482,5 +482,8 @@ def _check_smem(tensor_map: TensorMap, plan: TilePlan, smem_offset: object) -> i
 
 
 def _as_written(driver_coords: IntArray) -> tuple[int, ...]:
-    """Reverse coordinates from innermost first to row-major, the order that the caller wrote."""
+    """Return the coordinates in the order of the caller, which is row-major.
+
+    `driver_coords` has the innermost coordinate first.
+    """
     return tuple(int(c) for c in driver_coords[::-1])

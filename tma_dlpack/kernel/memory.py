@@ -462,7 +462,7 @@ def _turns(index: Array) -> list[Any]:
 
     If several threads have equal values, the thread with the lowest number is in the earliest turn.
     """
-    # The rank of a thread is the number of threads with a lower number and an equal value.
+    # The rank of a thread counts the threads before it that have the same value of `index`.
     order = np.argsort(index, kind="stable")
     ordered = index[order]
     starts = np.r_[True, ordered[1:] != ordered[:-1]]

@@ -34,13 +34,14 @@ from tma_dlpack.kernel.words import MEETINGS, Meeting
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-#: Array (4, slots of agents) of clock values. `Order.publish` returns such an array, and
+#: Clock values. The array has the four rows of `Order.known`, from SEEN to DONE, and one column for
+#: each slot of an agent (see `Order.slot`). `Order.publish` returns such an array, and
 #: `Order.receive` takes such an array as an argument.
 Clocks = npt.NDArray[np.int32]
 
 # Rows of `Order.known`. DONE is the last row, so `clocks[:DONE]` selects the rows without DONE.
 SEEN, FENCED, FENCED_GLOBAL, DONE = range(4)
-_WAYS = 4
+_ROWS = 4
 # Mask of the bits of a stamp that are below the bits of the clock.
 _LOW = (1 << CLOCK_SHIFT) - 1
 _WARP = 32
@@ -85,7 +86,7 @@ class Order:
         self.is_async = np.zeros(64, np.bool_)
         # known[row, slot of a warp, slot of an agent] is the value that the warp knows of the
         # agent's clock.
-        self.known = np.zeros((_WAYS, 64, 64), np.int32)
+        self.known = np.zeros((_ROWS, 64, 64), np.int32)
         # Slot of a warp -> current clock of the warp. For asynchronous agents, callers of `Order`
         # pass the clocks as arguments.
         self.clock = np.zeros(64, np.int32)
@@ -219,7 +220,7 @@ class Order:
 
     def completed(self, clocks: Clocks | None, agent: int, clock: int) -> Clocks:
         """Return a copy of `clocks` in which the accesses of `agent` up to `clock` are complete."""
-        clocks = np.array(merged(clocks, np.zeros((_WAYS, len(self.clock)), np.int32)))
+        clocks = np.array(merged(clocks, np.zeros((_ROWS, len(self.clock)), np.int32)))
         slot = self.slot[agent]
         for way in (SEEN, DONE):
             clocks[way, slot] = max(clocks[way, slot], clock)

@@ -261,9 +261,9 @@ def _blocks(function: Function, operations: dict[int, Operation | None]) -> list
     code = function.code
     starts = {0, *function.labels.values()}
     gates: dict[int, Any] = {}
-    # Number of warps whose threads have been gathered in the current block: 0, 1, or 4 (a
-    # warpgroup). So an instruction for whole warps needs a new block only if it needs more warps
-    # than `together`.
+    # How many whole warps execute together at this point of the current basic block: 0 (none), 1,
+    # or 4 (a warpgroup). So an instruction for whole warps needs a new block only if it needs more
+    # warps than `together`.
     together = 0
     for n, instruction in enumerate(code):
         if n in starts:

@@ -442,7 +442,8 @@ def _stride(where: str, of: _Dimension) -> dict[str, str]:
 
 
 #: Rule -> a function that returns new values for fields of the rule's violation (argument, found,
-#: limit, fix). It receives a spatial dimension: the text "along H", for example, and the numbers.
+#: limit, fix). The two arguments of the function are a text for a spatial dimension, such as
+#: "along H", and the numbers of this dimension.
 WORDS: dict[str, Callable[[str, _Dimension], dict[str, str]]] = {
     "LOWER_CORNER": _lower,
     "UPPER_CORNER": _upper,
