@@ -36,7 +36,10 @@ def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:
     >>> bank_conflict_degree(128, 64), bank_conflict_degree(16, 64)
     (8, 1)
     """
+    # Row i starts at byte i * pitch_bytes modulo 128 of the banks. `groups` is the number of
+    # different starts, because the starts repeat after `groups` rows.
     groups = BANK_LINE_BYTES // math.gcd(pitch_bytes, BANK_LINE_BYTES)
+    # A read of 16 bytes takes 4 of the 32 banks, so 8 reads without a conflict take all banks.
     return -(-min(8, rows) // min(8, groups))
 
 
@@ -51,6 +54,7 @@ def _inner_bytes(r: Request) -> int:
 
 
 def _rows(r: Request) -> int:
+    # A tile of an im2col map has one row per pixel.
     return math.prod(_tile(r)[:-1]) if r.kind == "tiled" else r.arguments.pixels_per_column
 
 
@@ -73,6 +77,7 @@ def _fitting_swizzle(r: Request) -> TmaSwizzle | None:
 def _padding_fix(r: Request) -> str:
     widen = f"widen the box to {r.span_bytes * 8 // r.facts.element_bits} elements"
     swizzle = _fitting_swizzle(r)
+    # Only a swizzle with a narrower span saves padding. Rows without a swizzle have no padding.
     if swizzle is None or SWIZZLE_SPAN_BYTES[swizzle] >= r.span_bytes:
         swizzle = TmaSwizzle.none
     if r.kind == "im2col_wide" and swizzle is not TmaSwizzle.bytes64:
@@ -89,6 +94,7 @@ def _conflict_fix(r: Request) -> str:
 
 
 def _dense(r: Request) -> bool:
+    # A dimension has no gap if its stride equals the bits that the inner dimensions span.
     c = r.facts
     return all(c.stride_bits[d - 1] == c.inside_bits[d] for d in range(1, r.rank))
 
@@ -101,6 +107,8 @@ def spanned_bytes(arguments: EncodeArguments) -> int:
 
 def _beyond_bytes(r: Request) -> tuple[int, int]:
     """Return how many bytes the map covers before and after the tensor's own memory."""
+    # `own` is None if the call has none of shape=, strides= and offset=. Such a map has the
+    # tensor's layout, which cannot leave the tensor's memory.
     if r.view is None or r.view.own is None:
         return 0, 0
     end = r.view.offset_bytes + r.view.extent_bytes
@@ -136,6 +144,7 @@ def _tile(r: Request) -> tuple[int, ...]:
     The TMA engine ignores the innermost element stride unless the layout is interleaved.
     """
     steps = r.arguments.element_strides
+    # Innermost first, as in the driver's arrays; the last line of this function reverses the order.
     steps = steps if r.arguments.interleave else (1, *steps[1:])
     return tuple(-(-n // s) for n, s in zip(r.arguments.box_dim, steps, strict=True))[::-1]
 
@@ -179,6 +188,7 @@ ADVICE: tuple[Rule, ...] = (
         id="CHANNELS_BEYOND",
         on="channels_per_pixel",
         kinds=("im2col", "im2col_wide"),
+        # Dimension 0 of an interleaved map is W, not the channels.
         holds=lambda r: r.arguments.interleave or r.facts.inner_box <= r.arguments.global_dim[0],
         found=lambda r: (
             f"channels_per_pixel is {r.facts.inner_box}, and the last dimension of the tensor, the "
@@ -267,6 +277,7 @@ ADVICE: tuple[Rule, ...] = (
         holds=lambda r: (
             r.arguments.interleave
             or _inner_bytes(r) > INNER_BYTES
+            # If a row of the tensor itself has 16 bytes or fewer, no wider box exists.
             or r.arguments.row_bytes <= INNER_BYTES
         ),
         found=lambda r: f"rows of {_inner_bytes(r)} bytes",
@@ -295,6 +306,7 @@ ADVICE: tuple[Rule, ...] = (
         holds=lambda r: (
             r.target.compute_capability < (10, 0)
             or (r.target.driver_version or 0) >= BIT_85_MENDED_IN
+            # The allocation class LARGE is right for a tensor of 128 KiB or more.
             or spanned_bytes(r.arguments) >= BIT_85_SMALL_BYTES
             or _dense(r)
         ),

@@ -32,6 +32,7 @@ from tma_dlpack.tables.targets import INNER_BYTES, MAX_BOX, MAX_BOX_BYTES, PADDE
 
 # -- the box of a tiled map ------------------------------------------------------------------------
 
+# The rules that must hold before the bytes of a row of the box are known.
 _HAS_INNER = ("RANK", "BOX_RANK", "CHANNELS", *HAS_TYPE, "PACKED_TYPE")
 
 
@@ -50,12 +51,15 @@ def inner_found(r: Request) -> str:
 
 
 def _range_candidates(r: Request, i: int) -> Iterator[Candidates]:
+    # An entry below 1 has no tile to keep, so propose the smallest valid entry.
     if r.facts.box_dim[i] < 1:
         yield candidates.box_entries(r, i, "use at least {}".format)
         return
     if i == 0:
         yield candidates.split(r)
     yield candidates.box_entries(r, i, "use {}, and several copies for a larger tile".format)
+    # Wider elements, such as int32 instead of uint8, let one copy take a longer row: the limit of
+    # 256 counts elements. A swizzle limits the row in bytes, so wider elements would not help.
     if i == 0 and not r.facts.interleave and not r.facts.swizzle and not r.asked_type:
         yield (
             candidate
@@ -66,6 +70,7 @@ def _range_candidates(r: Request, i: int) -> Iterator[Candidates]:
 
 
 def _shape_candidates(r: Request, i: int) -> Iterator[Candidates]:
+    # The driver's arrays are innermost first, so the user may have passed the box in this order.
     turned = words.turned_box(r)
     if turned is not None:
         wording = partial("box_sizes is row-major: did you mean {}?".format, turned)
@@ -90,6 +95,8 @@ def unit_candidates(r: Request) -> Iterator[Candidates]:
 
 
 def _with_nearest(r: Request, candidate: Candidate) -> str:
+    # Arguments of the driver's functions are innermost first, and the candidate's box is row-major.
+    # So do not print the candidate's box.
     if r.is_driver_call:
         return unit_fix(r)
     return "{}; the nearest that fits is {}={}".format(
@@ -117,6 +124,7 @@ def _span_candidates(r: Request) -> Iterator[Candidates]:
         [Candidate(to_one_span, candidates.with_box_entry(r, 0, span))],
         candidates.box_entries(r, 0, _NARROWER.format),
     )
+    # A guess, because the kernel must then read the tile in another order.
     yield [Candidate("use swizzle='none'", {"swizzle": TmaSwizzle.none}, is_guess=True)]
 
 
@@ -279,6 +287,7 @@ BOX_RULES: tuple[Rule, ...] = (
 
 # -- the corners and the column of an im2col map ---------------------------------------------------
 
+# The sizes of a convolution that make an entry of a corner too large.
 _CAUSES = {"lower": "padding", "upper": "(kernel_size - 1) * dilation - padding"}
 
 
@@ -337,6 +346,8 @@ def _corner_must(r: Request, i: int) -> str:
 
 
 def _count(rule_id: str, field: str, name: str, end: str, what: str) -> Rule:
+    # `end` is the name of the limit in the predicate, so the message and the predicate have the
+    # same limit.
     limit: int = getattr(targets, end)
 
     def value(r: Request) -> int:
@@ -369,6 +380,7 @@ def _count(rule_id: str, field: str, name: str, end: str, what: str) -> Rule:
 def _bounding_box_found(r: Request, i: int) -> str:
     d, upper, lower = r.facts.first_spatial + i, r.corner("upper")[i], r.corner("lower")[i]
     end = r.spatial_size(i) + upper
+    # The same arithmetic as in the predicate of BOUNDING_BOX below.
     pixels = (int32(end) if r.target.has_model else end) - lower
     return (
         f"the bounding box is {counted(pixels, 'pixel')} along {'WHD'[i]} "
@@ -380,6 +392,7 @@ def _bounding_box_found(r: Request, i: int) -> str:
 def _only_wraps(r: Request, i: int) -> bool:
     """Return whether the bounding box is empty only because the driver's 32-bit sum overflows."""
     size: int = r.arguments.global_dim[r.facts.first_spatial + i]
+    # Python's integers do not overflow, so this is the exact number of pixels.
     return size + r.corner("upper")[i] - r.corner("lower")[i] > 0
 
 
@@ -414,6 +427,7 @@ def _open_bounding_box(r: Request, i: int) -> Iterator[Candidate]:
     The lower corner changes only if no valid upper corner is enough.
     """
     size, upper, lower = r.spatial_size(i), list(r.corner("upper")), list(r.corner("lower"))
+    # One pixel: size + upper - lower = 1.
     upper[i] = _nearest(lower[i] + 1 - size, r.corner_range)
     lower[i] = _nearest(min(lower[i], size + upper[i] - 1), r.corner_range)
     change = _with_corner(r, "upper", upper)
@@ -489,6 +503,7 @@ IM2COL_RULES: tuple[Rule, ...] = (
         candidates=lambda r, i: [candidates.parts(r, r.facts.first_spatial + i)],
         source=MEASURED,
     ),
+    # The names in the predicate: the field of the struct and the constant in tables/targets.py.
     _count("CHANNELS", "channels", "channels_per_pixel", "MAX_BOX", "channels"),
     _count("PIXELS", "pixels", "pixels_per_column", "MAX_PIXELS", "pixels"),
     # 10. rules that only the driver has

@@ -86,9 +86,12 @@ def read_call(
         Violations that were found earlier, in the tensor or in `target=`.
     """
     read = Reader(given, kind)
+    # Read shape=, strides= and offset= first, because example values in messages must fit the
+    # tensor that they describe.
     place = {} if view is None else {o.name: read.rare(o) for o in RARE_OPTIONS if o.name in _PLACE}
     view = read.view = _as_described(read, view, RareOptions(**place))
     if view is not None:
+        # `offset=` may be negative, so the address may lie before the tensor.
         address += view.offset_bytes
     choices = RULE_SETS[kind]
     rules = read.word("rules", choices) or choices[0]
@@ -151,6 +154,7 @@ def _as_described(read: Reader, view: TensorView | None, rare: RareOptions) -> T
             )
     elif rare.shape is not None:
         _refuse_ambiguous(read, view, rare.shape)
+    # Only elements of fewer than 8 bits can start inside a byte.
     if rare.offset * bits % 8:
         read.refuse(
             "offset",
@@ -180,6 +184,7 @@ def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) ->
 
     Like the driver, this function ignores the entries of an array after the first `rank` entries.
     """
+    # A driver call has no tensor, so the Reader has no `view` and uses the examples of `_INTEGERS`.
     read = Reader(given)
     rank = read.integer("tensor_rank") or 0
 
@@ -191,6 +196,7 @@ def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) ->
     def row_major(name: str, fewer: int = 0) -> tuple[int, ...]:
         return array(name, fewer)[::-1]
 
+    # UINT8 is a placeholder for an unreadable type. The value 0 is UINT8 too, so `or` is safe.
     data_type = read.member("tensor_data_type", TensorMapDataType) or TensorMapDataType.UINT8
     enums = read.enums(OPTION_NAMES.values())
     global_dim = array("global_dim")
@@ -410,6 +416,7 @@ class Reader:
             if step is None or not 1 <= step <= MAX_ELEM_STRIDE or self.kind == "tiled":
                 return str((1,) * rank)
             return str((1, *(step,) * (rank - 2), 1))
+        # A box of up to 64 x 64 elements whose row is a multiple of 16 bytes.
         unit = max(1, INNER_BYTES * 8 // self.view.dtype.itemsize_bits)
         rows = (min(shape[-2], 64),) if rank > 1 else ()
         inner = max(unit, min(shape[-1], 64) // unit * unit)
@@ -493,6 +500,7 @@ class Reader:
         wrong = next((name for name in ids if name not in choices), None)
         if wrong is None:
             return frozenset(valid)
+        # allow= cannot switch off a rule of the driver, because the driver checks the rule itself.
         is_what = "also a rule of the driver" if wrong in _RULE_IDS else "not a rule"
         close = None if wrong in _RULE_IDS else _close(wrong, choices, 0.5)
         self.refuse(

@@ -140,6 +140,7 @@ def box_entries(
     if i == 0 and c.span_bits:
         limits.append(r.span_elements)
     ends = [limit // unit * unit for limit in limits]
+    # If the old value is beyond the limit, its neighbours are too.
     around = [] if abs(old) > most else [old // unit * unit, -(-old // unit) * unit]
     # A driver whose rules were not measured may accept an entry of 1, so also try 1.
     in_units = r.target.has_model or (r.kind == "tiled" and not c.interleave)
@@ -301,6 +302,7 @@ def counts(r: Request, name: str) -> Iterator[Candidate]:
     if name == "channels_per_pixel":
         yield from box_entries(r, 0)
         return
+    # `fits` is the largest number of pixels whose column has at most MAX_BOX_BYTES.
     old, fits = r.facts.pixels, MAX_PIXELS
     if r.facts.box_bits > 0 < old:
         fits = max(1, 8 * MAX_BOX_BYTES * old // r.facts.box_bits)
@@ -330,6 +332,8 @@ def described(
 
 P = ParamSpec("P")
 
+# The judge needs an address for a copy that does not exist yet. It takes the worst alignment that
+# the framework's allocator gives, so the fix is right for every copy.
 NUMPY_ALIGNS = 16  # the alignment of numpy.empty and x.copy(), in bytes
 _FRESH = 1 << 20  # the assumed address of an aligned copy
 
@@ -379,6 +383,7 @@ def _ragged_after(r: Request, kept: Sequence[int | None]) -> Change | None:
 
     Return {} if the call has no `ragged=`. Return None if the ragged dimension is not in `kept`.
     """
+    # Keep a value of `ragged=` that is out of range, because RAGGED_DIM reports it.
     if r.rare.ragged is None or not -r.rank <= r.rare.ragged < r.rank:
         return {}
     dim = r.rare.ragged % r.rank
@@ -389,11 +394,13 @@ def permuted(
     r: Request, order: Sequence[int], wording: Callable[[str], str]
 ) -> Iterator[Candidate]:
     """Yield the tensor and the box with the dimensions in another order."""
+    # The tensor already has this order, so the candidate would change nothing.
     if list(order) == list(range(r.rank)):
         return
     change: Change = {}
     a = r.arguments
     for name, values in (("box_sizes", a.box_dim), ("elem_strides", a.element_strides)):
+        # If all entries are equal, the new order does not change them.
         if r.kind == "tiled" and len(values) == r.rank and len(set(values)) > 1:
             change[name] = _along(reverse(values), order)
     change |= _ragged_after(r, order) or {}
@@ -517,6 +524,8 @@ def stepped(r: Request, i: int) -> Iterator[Candidate]:
     step = r.arguments.element_strides[i]
     if r.kind != "tiled" or i == 0 or step < 1 or r.facts.box_count != r.rank:
         return
+    # Dimension i of the map is dimension d of the tensor, because the map counts from the innermost
+    # dimension.
     d = r.rank - 1 - i
     shape, strides = list(r.tensor.shape), list(r.tensor.strides)
     box, steps = list(reverse(r.arguments.box_dim)), list(reverse(r.arguments.element_strides))
@@ -551,6 +560,7 @@ def parts(r: Request, i: int) -> Iterator[Candidate]:
 
 def _part(r: Request, i: int, extent: int) -> OtherTensor:
     shape = list(r.tensor.shape)
+    # The strides stay the same, because a slice skips no elements of the other dimensions.
     shape[r.rank - 1 - i] = extent
     return _seen(r, shape, r.tensor.strides)
 
@@ -608,6 +618,8 @@ def _copied(
 def copies(r: Request) -> Iterator[Candidate]:
     """Yield copies of the tensor: row-major, then at an aligned address, then with padded rows."""
     code, shape, bits = words_of(r.tensor), r.tensor.shape, r.tensor.dtype.itemsize_bits
+    # For a dense tensor, the code `contiguous` may return the tensor itself. Such a tensor needs
+    # the code `copy`, which moves it to another address.
     is_dense = r.tensor.strides == canonical_strides(shape, row_major_strides(shape), bits)
     yield Candidate(
         lambda: f"copy it: x = {code.copy if is_dense else code.contiguous}", {}, _copied(r, shape)
@@ -632,6 +644,8 @@ def channels_last(r: Request) -> Iterator[Candidate]:
     if r.view is None or r.kind == "tiled" or not r.is_own_layout or r.arguments.interleave:
         return
     shape, channels = r.tensor.shape, r.arguments.channels_per_pixel
+    # The tensor looks like N, C, [D,] [H,] W if its second dimension holds `channels` and its last
+    # dimension does not.
     if r.rank < 3 or not shape[-1] < channels <= shape[1]:
         return
     order = (0, *range(2, r.rank), 1)

@@ -58,6 +58,7 @@ def _fault(row: int, entry: int) -> Fault:
 
     `argument` is "" if `on` is callable, because the request is not known here.
     """
+    # libcu++ checks some arrays from the outermost entry on, so the highest index comes first.
     rule = RULES[row]
     nth = -entry if rule.outermost_first else entry
     key = (rule.id, () if entry < 0 else (entry,))
@@ -74,6 +75,8 @@ def faults_of(request: Request) -> list[Fault]:
         return []
     rows = rows_of(request.kind, request.rules, request.is_driver_call)
     if request.unread:
+        # A rule with `each` stays in the mask even if one entry is unknown, because `_reported`
+        # drops the failures at unknown entries.
         rows &= ~_unread_rows(request.unread)
     facts = request.facts
     failed = judge(facts, rows & ~request.options.allowed)
@@ -339,6 +342,7 @@ def _permuted_change(
     Return None if the box must also get another size: then the user may have meant the box for the
     original order of the dimensions.
     """
+    # A call without these two arguments, such as make_conv_descriptor, cannot pass another order.
     if not given.keys() >= {"shape", "strides"} or not request.is_own_layout or not request.rank:
         return None
     if request.kind == "tiled" and len(request.arguments.box_dim) != request.rank:

@@ -56,6 +56,7 @@ _UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)
 _UNSUPPORTED_ROWS = sum(1 << number for number, rule in enumerate(RULES) if rule.unsupported)
 
 _ALLOWABLE = frozenset(ALLOWABLE)
+# Kind of map -> the source of each rule, in the order of RULES.
 _SOURCES = {kind: tuple([rule.sources(kind) for rule in RULES]) for kind in KINDS}
 
 MAX_REPR = 200  # characters
@@ -111,6 +112,8 @@ class Report(Drawn):
         The violations and the advice are computed on first use.
         """
         report = object.__new__(cls)
+        # A frozen dataclass can be filled only through object.__setattr__. Set the attribute that
+        # is known, and leave the other one to __getattr__.
         keep = object.__setattr__
         keep(report, "violations" if find_violations is None else "advice", ())
         keep(report, "_given", given)
@@ -218,6 +221,8 @@ class Report(Drawn):
         if self._request_of is None:
             return None
         meant: dict[str, Any] = {}
+        # A proposal can make another argument readable or unreadable, so read the call again each
+        # time.
         while (request := self._request_of({**self._given, **meant})).unreadable:
             if any(v.argument not in request.proposals for v in request.unreadable):
                 return None  # an argument is ambiguous, or the tensor itself was refused

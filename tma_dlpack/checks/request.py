@@ -267,11 +267,15 @@ class Request:
         self, change: Mapping[str, Any], view: OtherTensor | None = None
     ) -> Request:
         """Return the request that `changed` returns, without using the `JudgedCall`."""
+        # `_fields` has only the fields that the constructor received. Fields that were computed on
+        # first use are computed again for the new request.
         fields = {name: value for name, value in self._fields.items() if name in _KEPT}
         # The set of rules depends on `rules=` and `target=`, so compute it again.
         if not change.keys().isdisjoint({"rules", "target"}):
             fields.pop("rules", None)
         options = self.options.changed(change)
+        # `view` is another tensor. Without it, `strides=` or `offset=` may describe other memory of
+        # the same tensor.
         seen, address = self.view, self.address
         if view is not None:
             address = view.address

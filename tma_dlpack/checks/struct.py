@@ -270,6 +270,8 @@ LOOPS: dict[str, tuple[str, int, str]] = {
 }
 
 
+# libcu++ refuses a NaN fill for these dtypes. It does not check other dtypes, so float8 and float4
+# pass, although their maps have integer types.
 NAN_REFUSED = (DLDataTypeCode.kDLInt, DLDataTypeCode.kDLUInt, DLDataTypeCode.kDLBool)
 
 
@@ -278,6 +280,7 @@ class Described:
 
 
 for _name, _count, *_ in STRUCT:
+    # Class attributes, so `describe` sets only the fields that the kind of map has.
     setattr(Described, _name, (0,) * _count if _count else 0)
 
 _ZEROS = (0,) * MAX_RANK
@@ -320,6 +323,7 @@ def describe(r: Any) -> Any:
         spans.append(inside)
         if extents[d] != 1:
             inside = extents[d] * stride_bits[d - 1]
+    # inside_bits[0] is 0, because no dimension is inside the innermost one.
     c.inside_bits = (*spans, *_ZEROS)[:5]
     c.global_dim = (extents + _ZEROS)[:5]
     if row.is_packed and dims:
@@ -335,6 +339,7 @@ def describe(r: Any) -> Any:
     if r.rare.ragged is not None:
         c.is_ragged = True
         if -rank <= r.rare.ragged < rank:
+            # ragged= counts from the outermost dimension, as an index of the tensor's shape.
             c.ragged_dim = rank - 1 - r.rare.ragged % rank
     if 1 <= c.ragged_dim < dims:
         c.ragged_stride_bits = stride_bits[c.ragged_dim - 1]
@@ -376,6 +381,7 @@ def _describe_column(c: Any, a: EncodeArguments, rules: str) -> None:
     lower, upper = a.pixel_box_lower_corner, a.pixel_box_upper_corner
     is_wide = a.kind == "im2col_wide"
     c.spatial = max(0, c.dims - 2)
+    # An im2col-wide map has offsets along W only.
     c.corners = min(1, c.spatial) if is_wide else c.spatial
     c.corner_end = CORNER_ENDS.get(c.rank, 1 << 15)
     # The documentation has the same limit for im2col-wide maps of every rank.
@@ -450,6 +456,7 @@ def reads(rule: Rule, unread: frozenset[str], *entry: int) -> bool:
     for name in _names_read(str(rule.holds)):
         if name in unread or name.partition("[")[0] in unread:
             return True
+        # global_strides[d - 1] is the stride of dimension d.
         entries = [f"{name}[{e - (name == 'global_strides')}]" for e in entry]
         if not rule.each:
             entries = [other for other in unread if other.startswith(f"{name}[")]

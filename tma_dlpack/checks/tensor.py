@@ -55,6 +55,8 @@ def _stride_must(r: Request, i: int) -> str:
 
 def _packed_extent_candidates(r: Request) -> Iterator[Candidates]:
     if not r.is_driver_call:
+        # The tensor's elements may be wider than the map's values, for example bytes with two 4-bit
+        # values. So convert the unit to elements of the tensor.
         bits_of_unit = r.type_row.packed_unit * r.facts.element_bits
         yield candidates.widened(r, -(-bits_of_unit // r.tensor.dtype.itemsize_bits))
         yield candidates.data_types(r)
@@ -62,6 +64,8 @@ def _packed_extent_candidates(r: Request) -> Iterator[Candidates]:
 
 def _less_aligned(r: Request) -> Iterator[Candidates]:
     """Yield options that need an alignment of 16 bytes instead of 32 bytes."""
+    # A call needs 32 bytes for one of two reasons: interleave_layout=bytes32, or a padded type. The
+    # first fix keeps an interleaved layout, so it proposes bytes16 but not none.
     if r.facts.alignment_bytes > 16:
         yield (
             w for w in candidates.members(r, "interleave_layout") if w.change["interleave_layout"]
@@ -70,6 +74,8 @@ def _less_aligned(r: Request) -> Iterator[Candidates]:
 
 
 def _address_candidates(r: Request) -> Iterator[Candidates]:
+    # An option that needs less alignment moves no data, so it comes before other addresses and
+    # copies.
     yield from _less_aligned(r)
     if not r.is_driver_call and not r.is_own_layout:
         offset = words.nearest_offset(r)
@@ -90,6 +96,8 @@ def _innermost_candidates(r: Request) -> Iterator[Candidates]:
     if r.is_driver_call:
         return
     if not r.is_own_layout:
+        # NumPy and the driver count strides in bytes; DLPack, torch and this package count
+        # elements.
         text = "strides are in elements, not in bytes: did you mean {}?"
         if meant := words.strides_in_elements(r):
             yield candidates.described(meant, text.format, is_guess=True)
@@ -97,8 +105,10 @@ def _innermost_candidates(r: Request) -> Iterator[Candidates]:
         yield candidates.described(given, "pass strides whose last entry is 1, such as {}".format)
         return
     strides = r.tensor.strides
+    # Skip dimensions of extent 1: their strides are never used, so they may be 1 by chance.
     contiguous = [d for d, n in enumerate(r.tensor.shape) if strides[d] == 1 and n > 1]
     if contiguous and r.kind != "tiled" and r.rank >= 3 and strides[1] == 1:
+        # N, C, [D,] [H,] W becomes N, [D,] [H,] W, C.
         order = (0, *range(2, r.rank), 1)
         text = (
             "this is an N, C, [D,] [H,] W tensor in channels_last memory: pass {}, which moves no "
@@ -123,6 +133,8 @@ def _unique_candidates(r: Request) -> Iterator[Candidates]:
     yield candidates.allow(r, "STRIDE_UNIQUE")
     if not candidates.is_own(r):
         return
+    # Sorted by stride, each dimension lies inside the one before, unless the elements overlap. The
+    # innermost dimension must stay the last one, because only its stride may be 1.
     order = words.nesting_order(r.tensor)
     if order[-1] == r.rank - 1:
         yield candidates.permuted(r, order, "order the dimensions by stride: pass {}".format)
@@ -135,6 +147,7 @@ def _aligned_candidates(r: Request) -> Iterator[Candidates]:
         yield last
         return
     if not r.is_driver_call and not r.is_own_layout:
+        # For an element of more than `alignment_bytes`, the quotient is 0.
         unit = r.facts.alignment_bytes * 8 // r.tensor.dtype.itemsize_bits or 1
         strides = (*(-(-n // unit) * unit for n in r.tensor.strides[:-1]), r.tensor.strides[-1])
         yield candidates.described(
@@ -156,6 +169,9 @@ _stride_rule = partial(
     libcudacxx="__get_tensor_strides",
 )
 
+# The numbers in the comments below are the steps of libcu++: 1 device, 2 rank, 3 address, 4 data
+# type, 5 sizes, 6 strides, 7 swizzle and interleaved layout, 8 box, 9 element strides. Step 10 has
+# the rules that only the driver checks.
 TENSOR_RULES: tuple[Rule, ...] = (
     # 1. device
     Rule(

@@ -33,6 +33,8 @@ def _swizzle_candidates(r: Request) -> Iterator[Candidates]:
     yield candidates.members(r, "swizzle", first=(TmaSwizzle.bytes128,))
 
 
+# The rules differ in the swizzles that they accept. Their candidates are all other swizzles,
+# because the search in `fixes.py` drops a candidate that a rule refuses.
 _swizzle_rule = partial(
     Rule,
     on="swizzle",
@@ -188,6 +190,7 @@ ELEM_STRIDE_RULES: tuple[Rule, ...] = (
 
 
 def _span_must(r: Request) -> str:
+    # Whole bytes, because SPLIT_DTYPE refuses packed types first.
     span_bytes = r.facts.span_values * r.facts.element_bits // 8
     return (
         f"be a multiple of {r.facts.span_values}, the {span_bytes} bytes of a span of swizzle "
@@ -202,8 +205,11 @@ def _extent_breaks(facts: Any) -> bool:
 def _whole_span_candidates(r: Request) -> Iterator[Candidates]:
     """Yield a tile or a tensor of whole spans, or a swizzle whose spans divide the row."""
     span, swizzle = r.facts.span_values, r.swizzle
+    # If the extent breaks the rule, another box alone cannot repair the call.
     if _extent_breaks(r.facts):
         yield candidates.widened(r, span)
+        # Without split_inner, the tensor need not be whole spans. One span has at most 128
+        # elements, and a box may be 256 elements wide.
         one = candidates.with_box_entry(r, 0, min(r.facts.box_dim[0], span))
         text = "copy one span at a time: box_sizes={}, swizzle={!r}, without split_inner"
         wording = partial(text.format, one["box_sizes"], swizzle.name)
@@ -220,6 +226,8 @@ def _whole_span_candidates(r: Request) -> Iterator[Candidates]:
     )
 
 
+# These candidates are guesses, because the user has not named the swizzle with which the kernel
+# reads the tile.
 _SPLIT_BY = {
     TmaSwizzle.bytes128: "pass swizzle='bytes128'",
     TmaSwizzle.none: "pass swizzle='none' for columns of 16 bytes, the core matrices of an "

@@ -152,6 +152,7 @@ def other_tile(old: Any, new: Any, tx_bytes: Callable[[], int]) -> str:
 
 def nearest_offset(r: Request) -> int | None:
     """Return the offset= of the nearest aligned address at or below the address of the call."""
+    # `past` is the number of bytes from the aligned address to the address of the call.
     past, bits = r.address % r.facts.alignment_bytes, r.tensor.dtype.itemsize_bits
     if past * 8 % bits or bits % 8:
         return None

@@ -26,6 +26,7 @@ READ_ONLY, SUBBYTE_PADDED = 1, 4
 CUDA = frozenset({DLDeviceType.kDLCUDA.value, DLDeviceType.kDLCUDAManaged.value})
 HOST = frozenset({DLDeviceType.kDLCPU.value, DLDeviceType.kDLCUDAHost.value})
 
+# A lookup in a dict is faster than a call of the enum.
 _ADDRESSABLE = {number: DLDeviceType(number) for number in CUDA | HOST}
 
 _DEVICE_NAMES = {
@@ -125,6 +126,7 @@ def check_layout(
         strides = (*(0 for _ in shape[1:]), 1)
     elif strides is None:
         strides = row_major_strides(shape)
+    # A negative stride of a dimension of extent 1 is never used, so it is not an error.
     if min(strides, default=0) < 0 and any(
         stride < 0 < extent - 1 for extent, stride in zip(shape, strides, strict=True)
     ):
@@ -176,6 +178,7 @@ def canonical_strides(
     """
     if 1 not in shape:
         return tuple(strides)
+    # The smallest number of elements that takes a multiple of `align_bytes`.
     align_elems = align_bytes * 8 // math.gcd(align_bytes * 8, itemsize_bits)
     result = list(strides)
     span = 1
@@ -237,6 +240,7 @@ class TensorView:
         """Bytes from the start of the first element to the end of the last, including gaps."""
         if 0 in self.shape:
             return 0
+        # Index of the last element, in elements from the first one.
         last = sum((n - 1) * stride for n, stride in zip(self.shape, self.strides, strict=True))
         return -(-(last + 1) * self.dtype.bits * self.dtype.lanes // 8)
 

@@ -130,6 +130,7 @@ def _read(tensor: Any) -> Export:
 
 def _has(tensor: object, attribute: str) -> bool:
     try:
+        # The attribute may be a property, which can raise any exception.
         return getattr(tensor, attribute, None) is not None
     except Exception as error:
         found = f"is a {name_of(type(tensor))} whose {attribute} raised {error_text(error)}"
@@ -151,11 +152,14 @@ def _read_dlpack(tensor: Any) -> Export:
     try:
         capsule = _export(tensor, {"max_version": DLPACK_VERSION, **arguments})
     except TmaPreconditionError as error:
+        # A producer of DLPack before 1.0 raises TypeError, because its __dlpack__ has no parameter
+        # max_version.
         if not isinstance(error.__cause__, TypeError):
             raise
         capsule = _export(tensor, arguments)
     trusted = is_trusted(kind)
     address, layout = parse_capsule(capsule, DIRECT if trusted else CAREFUL)
+    # Writing to such a tensor would break the framework's promise that its values never change.
     if framework.immutable and kind.__name__ not in framework.variables:
         layout = layout._replace(flags=layout.flags | READ_ONLY)
     return Export(address, layout, None if trusted else capsule)
@@ -210,8 +214,10 @@ def _read_interface(tensor: Any) -> Export:
         refuse("TENSOR_INTERFACE", found, error)
     if is_masked:
         refuse("TENSOR_MASKED", f"is a {producer} with a mask")
+    # The integers of a DLTensor are int64.
     if any(abs(number) >> 63 for number in (*shape, *(byte_strides or ()))):
         refuse("TENSOR_INTERFACE", f"is a {producer} with an extent or stride of over 64 bits")
+    # A DLDataType has no byte order, so the values must have the byte order of the machine.
     if not dtype.isnative or dtype.kind not in CODES:
         refuse("TENSOR_INTERFACE_DTYPE", f"is a {producer} of typestr {dtype.str}")
     if address < 0 or address >> 64 or len(shape) > MAX_NDIM:
@@ -338,6 +344,7 @@ def parse_capsule(capsule: object, access: Access) -> tuple[int, Layout]:
     managed = _MANAGED[name]
     fields = managed.unpack_from(read(pointer, managed.size))
     if name == _LEGACY_NAME:
+        # A capsule named "dltensor" has neither a version nor flags.
         fields = (*DLPACK_VERSION, 0, *fields)
     major, minor, flags, data, device_type, device_id, ndim = fields[:7]
     code, bits, lanes, shape_at, strides_at, byte_offset = fields[7:]

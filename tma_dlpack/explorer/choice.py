@@ -89,6 +89,7 @@ class Choice:
         """Return the keyword arguments of the function, with the required arguments first."""
         given = {name: getattr(self, name) for name in parameters(self.kind)}
         given["rules"] = self.rules or RULE_SETS[self.kind][0]
+        # None stands for element strides of 1.
         given["elem_strides"] = self.elem_strides or None
         return {name: value for name, value in given.items() if value is not None}
 
@@ -100,6 +101,8 @@ class Choice:
 
     def call(self) -> str:
         """Return the Python code of the call, without arguments that have their defaults."""
+        # The default of elem_strides is None, which stands for strides of 1, so omit strides of 1
+        # too.
         plain = parameters(self.kind) | {"elem_strides": (1,) * len(self.elem_strides)}
         if self.split_inner:  # with split_inner, the code must have the argument `swizzle`
             del plain["swizzle"]
@@ -125,6 +128,7 @@ def parameters(kind: MapKind) -> dict[str, Any]:
 
 NEEDED = inspect.Parameter.empty
 
+# The types are text, because `from __future__ import annotations` does not evaluate them.
 _TUPLES = {f.name for f in fields(Choice) if str(f.type) == "tuple[int, ...]"}
 _INTEGERS = {f.name for f in fields(Choice) if str(f.type) in ("int", "int | None")}
 
@@ -143,6 +147,7 @@ def plain(name: str, value: Any) -> Any:
     >>> plain("swizzle", 3), plain("swizzle", "SWIZZLE_128B"), plain("box_sizes", [8, 64])
     ('bytes128', 'bytes128', (8, 64))
     """
+    # `parse` takes the names and numbers of libcu++ and of the driver.
     member = parse(_ENUMS[name], value) if name in _ENUMS and value is not None else None
     if member is not None:
         return member.name
@@ -163,6 +168,7 @@ def read_address(address: str, before: Choice) -> Choice:
     found: dict[str, Any] = {}
     for name, text in parse_qsl(address.removeprefix("#"), errors="replace"):
         value: Any = None
+        # The page writes a tuple as numbers with commas, such as box_sizes=8,64.
         if name in _TUPLES:
             numbers = [_number(part) for part in text.split(",")]
             value = tuple(numbers) if len(numbers) <= MAX_RANK and None not in numbers else None
@@ -172,12 +178,15 @@ def read_address(address: str, before: Choice) -> Choice:
             value = tuple(text.split(","))
         elif name == "split_inner":
             value = text == "yes"
+        # `preparation` is Python code. Code from an address must not get into the code that the
+        # user copies and runs.
         elif name in Choice.__slots__ and name != "preparation" and text in _words(name, found):
             value = text
         if value is not None:
             found[name] = value
     found.setdefault("rules", RULE_SETS[found.get("kind", "tiled")][0])
     choice = Choice(preparation=before.preparation, **found)
+    # The page omits element strides of 1, but a `Choice` of a tensor has one per dimension.
     ones = (1,) * len(before.elem_strides)
     return choice if choice.elem_strides else replace(choice, elem_strides=ones)
 
@@ -297,6 +306,7 @@ def first_choice(tensor: Any, target: str | None = None) -> Choice:
     """
     view = as_tensor_view(tensor)
     rank = len(view.shape)
+    # A row of ROW_BYTES bytes, or one element if an element is larger.
     columns = max(1, ROW_BYTES * 8 // view.dtype.itemsize_bits)
     limits = ((1,) * rank + (ROWS, columns))[-rank:] if rank else ()
     box = tuple(min(n, limit) for n, limit in zip(view.shape, limits, strict=True))
@@ -324,10 +334,12 @@ def padded(tensor: object) -> tuple[npt.NDArray[np.generic], str] | None:
     if bits not in (8, 16, 32, 64) or not 1 <= rank <= MAX_RANK or 0 in view.shape:
         return None
     (*outer, inner), item = view.shape, bits // 8
+    # Number of elements from the end of a row to the next multiple of 16 bytes.
     missing = -inner * item % 16 // item
     count = math.prod(outer) * (inner + missing) * item
     if count > MAX_BYTES:
         return None
+    # NumPy aligns memory to 16 bytes only, so allocate more and start at a multiple of ALIGN_BYTES.
     storage = np.zeros(count + ALIGN_BYTES, np.uint8)
     start = -storage.ctypes.data % ALIGN_BYTES
     rows = storage[start : start + count].view(f"u{item}").reshape(*outer, inner + missing)
@@ -353,6 +365,7 @@ def choice_of(tensor_map: TensorMap) -> Choice:
         given |= {"pixels_per_column": args.pixels_per_column}
         given["im2col_offsets"] = (0,) * len(args.pixel_box_lower_corner)
     corners = args.pixel_box_lower_corner, args.pixel_box_upper_corner
+    # The first two parameters of an im2col function are the corners.
     names = [*parameters(args.kind)][:2]
     if args.kind == "im2col":
         given |= {name: corner[::-1] for name, corner in zip(names, corners, strict=True)}

@@ -37,6 +37,7 @@ from tma_dlpack.tables.errors import TmaUnsupportedError
 from tma_dlpack.tensor_map.map import TensorMap
 
 HERE = Path(__file__).parent
+# The scripts are joined to one script, so a file comes after the files that it uses at load time.
 MODEL = (
     *("tables.js", "core.js", "geometry.js", "operand.js"),
     *("candidates.js", "fixes.js", "check.js", "model.js"),
@@ -93,6 +94,7 @@ def page(state: Mapping[str, Any] | None = None, *, with_barriers: bool = True) 
     >>> "shape=96,256" in page({"shape": (96, 256)})
     True
     """
+    # The page reads FIRST_STATE if its address has no state.
     first = f"const FIRST_STATE = {json.dumps(address(state or {}))};"
     script = "\n".join([first, scripts(), START.replace("WITHOUT_CORE", WITHOUT_CORE)])
     return (
@@ -192,6 +194,7 @@ def state_of(subject: object, choice: Choice, *, is_stored: bool = False) -> dic
         dimensions, or a data type that the page does not have.
     """
     given = {name: getattr(choice, name) for name in Choice.__slots__ if name != "preparation"}
+    # Arguments of other kinds of map have no meaning here, so they are not in the address.
     other = set().union(*map(parameters, KINDS)) - set(parameters(choice.kind))
     given = {name: None if name in other else value for name, value in given.items()}
     alignment = 32 if choice.interleave_layout == "bytes32" else 16
@@ -215,9 +218,11 @@ def _tensor_state(tensor: object) -> dict[str, Any]:
 
 def _map_state(tensor_map: TensorMap) -> dict[str, Any]:
     """Return a description of a map's tensor, computed from the map. Packed types become uint8."""
+    # The page has no dtype of 4 or 6 bits, so it shows a packed tensor as its bytes.
     row, args = DATA_TYPES[tensor_map.data_type], tensor_map.arguments
     bits = 8 if row.is_packed else row.element_bits
     shape = (*tensor_map.shape[:-1], args.global_dim[0] * row.element_bits // bits)
+    # The map's strides are in bytes, and the page's strides are in elements.
     strides = (*(n * 8 // bits for n in args.global_strides[::-1]), 1)
     return {
         "shape": tensor_map.shape if args.interleave else shape,
@@ -250,6 +255,7 @@ def embedded(state: Mapping[str, Any]) -> str:
 
 @cache
 def _packed() -> str:
+    # mtime=0 keeps the time out of the bytes, so the same page gives the same notebook.
     return base64.b64encode(gzip.compress(page(with_barriers=False).encode(), mtime=0)).decode()
 
 

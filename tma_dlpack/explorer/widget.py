@@ -97,6 +97,8 @@ def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
         return _explore_map(tensor)
     choice = first_choice(tensor, None if target is None else Target.of(target).name)
     first = look(tensor, choice)
+    # `first_choice` found no arguments that the rules accept, so the tensor itself is refused. The
+    # most common reason is that the rows are not padded to 16 bytes.
     other = padded(tensor) if not first.report.ok else None
     if other is None:
         return Explorer(tensor, choice)
@@ -112,6 +114,8 @@ def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
 
 def _explore_map(tensor_map: TensorMap) -> Explorer:
     choice, tensor = choice_of(tensor_map), tensor_map.tensor
+    # The map may be of a view that `shape=` or `strides=` described, and such a map is not a map of
+    # its tensor with these arguments.
     if tensor is not None and look(tensor, choice).tensor_map == tensor_map:
         return Explorer(tensor, choice)
     return Explorer(tensor_map, choice, ONLY_TILE)
@@ -206,6 +210,7 @@ class Explorer:
             if name not in NAMES:
                 found, must = f"the explorer has no {shown(name)}", f"be one of {', '.join(NAMES)}"
                 raise argument_error(name, found, must, "use one of these names")
+        # () stands for the two innermost dimensions.
         planes = [(), *combinations(range(len(self.choice.coords)), 2)]
         if "plane" in values and integers_of(values["plane"]) not in planes:
             found, must = f"plane is {shown(values['plane'])}", f"be one of {planes}"

@@ -120,6 +120,7 @@ def merged(findings: Iterable[Finding]) -> list[Finding]:
         key = finding.rule, finding.kernel, finding.line, finding.ptx_line
         before = found.get(key)
         if before is not None:
+            # Rank 0 is the worst severity. `min` keeps `before` if both ranks are equal.
             worse = min(before, finding, key=lambda f: f.rank)
             finding = replace(worse, sites=before.sites + finding.sites)
         found[key] = finding

@@ -105,6 +105,7 @@ def as_text(
     """
     parts = [text for section in _sections(sections) if (text := section.text())]
     parts += [wrapped(f"note: {note}") for note in notes]
+    # The conclusion comes last in a terminal, where the reader sees the end of the output first.
     parts.insert(0 if is_head_first else len(parts), "\n".join(map(wrapped, head.split("\n"))))
     return printable("\n\n".join(parts))
 
