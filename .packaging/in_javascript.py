@@ -94,7 +94,7 @@ def js_rows() -> list[dict[str, Any]]:
 def js_types() -> list[dict[str, Any]]:
     """Return one dict for each data type of maps.
 
-    `dtype` names a dtype of tensors: a tensor of this dtype can have a map of the data type.
+    The entry "dtype" names a dtype of tensors that can have a map of the data type.
     """
     named = {name: t for name, t in NAMED_DTYPES.items() if t.lanes in (1, 2)}
     rows = []

@@ -368,8 +368,8 @@ class _Contents:
         row, first, last, offset, linear, placed = self.numbers[n, k].tolist()
         position = self.positions[row].tolist()
         if not self.request.plan.unit_bytes:
-            # `first` counts elements. In an interleaved map, `first` is not added, because position
-            # 0 counts units.
+            # `first` counts elements. In an interleaved map, `position[0]` counts whole units of 16
+            # or 32 bytes, so `first` is not added.
             position[0] += first
         fields = self._fields(state, position, last - first)
         where = row, first, last, offset, linear, placed, reverse(position)

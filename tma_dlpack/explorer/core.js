@@ -187,7 +187,8 @@ const tmaRequest = (() => {
     });
   }
 
-  /** Return the struct of a request, which the rules read. The struct's numbers may be out of range. */
+  /** Describe a request and return the struct: the C core's result, whose fields the rules read. A number of the struct
+   *  may be out of range. */
   const read = (request) => answer(request, described(request));
 
   /** Return a list of [row, entry]: the row of each broken rule in T.RULES, and the index of each entry of a list that

@@ -826,8 +826,8 @@ __device__ inline void fence_async_global()
 
 // Return true in exactly one thread of a warp, which is the same thread in each call. Every thread
 // of a converged warp calls this verb, as in `if (threadIdx.x < 32 && elect_one()) ...`. The
-// compiler then knows that only one thread issues the copy. For `threadIdx.x == 0`, the compiler
-// generates a loop around the copy.
+// compiler then knows that only one thread issues the copy. If you write `if (threadIdx.x == 0)`
+// instead, the compiler does not know this, and generates a loop around the copy.
 //   elect.sync | every thread of a converged warp | sm_90 | 0.4 | ELECT
 //   e.g. if (threadIdx.x < 32 && elect_one()) load(tile, map, &full, column, row);
 __device__ inline bool elect_one()

@@ -58,8 +58,7 @@ class Barrier:
     arriving: Clocks | None = None
     #: Clocks of `Order` that the arrivals of all ended phases published.
     ended: Clocks | None = None
-    #: Number of the agent in `Order` for the loads that complete on the barrier, or 0 if no load
-    #: has been issued.
+    #: Index in `Order.agents` of the loads that complete on the barrier; 0 before the first load.
     agent: int = 0
     #: (clock, issuing block, instruction, thread) of the last load that completes on the barrier.
     issued: tuple[int, Any, Any, int] | None = None

@@ -348,7 +348,7 @@ class Memory:
     # -- rows of matrices ------------------------------------------------------------------------
 
     def load_rows(self, g: Any, addresses: Array, size: int) -> Array:
-        """Return the rows that ldmatrix reads in shared memory, an array of bytes (rows, size)."""
+        """Return the rows that ldmatrix reads, as an array of bytes with shape (rows, size)."""
         block, offsets = self._rows(g, addresses, size)
         if self.machine.order is not None:
             self._note_rows(g, block, offsets, size, None)

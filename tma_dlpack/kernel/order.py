@@ -499,7 +499,7 @@ class Order:
         self, g: Any, lanes: Any, region: Any, where: Units, agent: int, clock: int,
         *, known: Clocks | None = None, quiet: bool = False,
     ) -> None:  # fmt: skip
-        """Check and record the reads of an asynchronous operation; call this at its issue.
+        """Check and record the reads of an asynchronous operation when it is issued.
 
         Parameters
         ----------

@@ -402,7 +402,7 @@ def _convert(words: list[str], count: int) -> Value | None:
 
 
 def _converter(to: str, source: str, modes: set[str], mode: str) -> Callable[[Any], Any]:
-    """Return the function of a cvt.
+    """Return a Python function that computes a cvt.
 
     The function rounds to an integer if the mode is rni, rzi, rmi or rpi, clips the value if
     required, and converts the value.

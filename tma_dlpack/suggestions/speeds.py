@@ -8,9 +8,9 @@ and add the file's name to `CARDS`.
 
 tests/gpu/test_suggest_on_gpu.py tests the tables on 30 other tensors, and compares the first
 suggestion for each tensor with the fastest suggestion. The H200's table was tested on an H200, and
-the H100's table on two H100s. On the H200 and on one H100, no first suggestion was more than 3 %
-slower than the fastest suggestion in any of five runs. On the other H100, one of the 30 first
-suggestions was 3 to 7 % slower in each run (2026-11-23).
+the H100's table on two H100s. There were five runs on each GPU. On the H200 and on one H100, every
+first suggestion was at most 3 % slower than the fastest suggestion. On the other H100, one of the
+30 first suggestions was 3 to 7 % slower in each run (2026-11-23).
 """
 
 from __future__ import annotations

@@ -249,7 +249,7 @@ class Findings:
                 continue
             encodes = check.op == "encode"
             # Compare encodings with the rules of `column` now. For all other checks, use the
-            # differences of the run on the GPU.
+            # differences that the run on the GPU recorded.
             texts = [_difference(c, column) if encodes else c["difference"] for c in cases]
             calls = [text and f"{c['call']}\n{text}" for c, text in zip(cases, texts, strict=True)]
             accepted = [case["accepted"] for case in cases]

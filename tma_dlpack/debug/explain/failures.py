@@ -324,8 +324,8 @@ def failures_in(text: str, replacing: Iterable[str] = ()) -> list[FoundFailure]:
     >>> [seen.failure.id for seen in failures_in("illegal memory access ... the kernel hangs")]
     ['700', 'hang']
     """
-    # `found`: id -> the first place of the failure. `others`: id -> a result of the driver that
-    # has no block in the table.
+    # `found`: id -> the first place of the failure. `others`: id -> the failure of a driver's
+    # result for which failures.txt has no block.
     found: dict[str, int] = {}
     others: dict[str, Failure] = {}
     for result, place in places_of(text).items():

@@ -192,8 +192,9 @@ class Protocol:
     def threads(self, site: Site) -> tuple[int, bool]:
         """Return the maximum number of threads that execute a site, and whether it is exact.
 
-        The number is 0 if the thread block has an unknown shape or several dimensions, because the
-        threads cannot be counted then.
+        The number is 0 if the threads cannot be counted. This happens in two cases: the thread
+        block has several dimensions, or its size is unknown and several threads may execute the
+        site.
         """
         header = self.values.function.header
         size = _BLOCK.search(header)

@@ -1,8 +1,9 @@
 """Rules about single instructions, with and without the maps of a launch.
 
 The rules without maps are about the memory of a map, about alignment, and about instructions that
-need a cluster or an architecture. The maps of a launch come from a trace, or are passed in the
-order of the kernel's parameters of 128 bytes. A copy whose rank or mode differs from its map is an
+need a cluster or an architecture. The maps of a launch come from a trace, or the caller passes a
+sequence of maps. The n-th map of this sequence is the kernel's n-th parameter that has 128 bytes. A
+copy whose rank or mode differs from its map is an
 error (measured: the copy ends in error 715). The finding is only a warning if a barrier's expected
 bytes are not a sum of the copies' bytes, or if no map has the swizzle of a descriptor.
 """

@@ -99,8 +99,8 @@ def frozen(barriers: Iterable[DeadBarrier]) -> tuple[FrozenBarriers, ...]:
     kernels: dict[str, dict[int, DeadBarrier]] = {}
     for barrier in barriers:
         of_kernel = kernels.setdefault(barrier.kernel, {})
-        # if an address has several states, prefer a state with a rule, then the state of the most
-        # blocks
+        # If an address has several states, prefer a state that breaks a rule. Among such states,
+        # prefer the state that the most blocks have.
         known = of_kernel.get(barrier.address)
         if known is None or (bool(barrier.rule), barrier.blocks) > (bool(known.rule), known.blocks):
             of_kernel[barrier.address] = barrier

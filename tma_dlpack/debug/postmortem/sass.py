@@ -144,7 +144,7 @@ class Instruction:
     major: int
 
     opcode: ClassVar[_Bits] = _Bits(0, 12)
-    # predicate that decides whether the instruction runs; `ALWAYS` without a predicate
+    # predicate that decides whether the instruction runs; `ALWAYS` if it always runs
     guard: ClassVar[_Bits] = _Bits(12, 4)
     # convergence register of a BSSY or BSYNC
     convergence: ClassVar[_Bits] = _Bits(16, 4)
