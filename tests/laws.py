@@ -1,4 +1,4 @@
-"""The share of random examples: a quarter by default; CI requests a twelfth (few), or all."""
+"""The share of random examples: a quarter by default; CI requests few of them, or all."""
 
 import dataclasses
 import os
@@ -6,19 +6,36 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-SHARE = {"all": 1, "few": 12}.get(os.environ.get("TMA_DLPACK_EXAMPLES", ""), 4)
+_ASKED = os.environ.get("TMA_DLPACK_EXAMPLES", "")
+#: 1 / SHARE of the examples are drawn; with "few", half of this share in slow tests.
+SHARE = {"all": 1, "few": 12}.get(_ASKED, 4)
 
 law = pytest.mark.hypothesis  # also marks laws that draw their examples themselves
 
 
 def many(count: int) -> int:
-    """Return the number of random cases of a slow test, which is the same share of `count`."""
-    return count // SHARE
+    """Return the number of random cases of a slow test, which is a share of `count`."""
+    return count // (2 * SHARE if _ASKED == "few" else SHARE)
 
 
 def slow_if(condition: bool, *values):
     """Return a test's parameter, which is marked as slow if the condition is true."""
     return pytest.param(*values, marks=[pytest.mark.slow] * condition)
+
+
+def by_cost(values, *, fast=(), slow=()):
+    """Return the values of a test's parameter, which are slow except those in `fast`.
+
+    If few examples are requested, only the values in `fast` and `slow` run.
+    """
+    rest = pytest.mark.skipif(_ASKED == "few", reason="only .ci/run --full runs this case")
+    return [
+        pytest.param(
+            value,
+            marks=[pytest.mark.slow] * (value not in fast) + [rest] * (value not in (*fast, *slow)),
+        )
+        for value in values
+    ]
 
 
 def examples(count: int, *, rare: bool = False) -> settings:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from laws import by_cost
 
 sys.path.insert(0, str(Path(__file__).parent / "explorer"))
 import harness
@@ -19,7 +20,6 @@ pytestmark = pytest.mark.skipif(bool(harness.MISSING), reason=harness.MISSING)
 
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
-every_notebook = pytest.mark.parametrize("name", NAMES)
 first_notebook_and_slowly_the_others = pytest.mark.parametrize(
     "name",
     [n if n == "00_what_is_tma" else pytest.param(n, marks=pytest.mark.slow) for n in NAMES],
@@ -172,8 +172,9 @@ def test_a_question_in_an_untrusted_notebook_says_why_no_click_is_judged(chromiu
     seen.page.close()
 
 
-@pytest.mark.slow
-@every_notebook
+@pytest.mark.parametrize(
+    "name", by_cost(NAMES, slow=["00_what_is_tma", "02_one_call", "06_hopper_gemm"])
+)
 def test_an_untrusted_notebook_in_jupyterlab_shows_its_pictures(chromium, lab, name):
     seen = harness.Seen(chromium, 1366, height=1000)
     seen.page.goto(f"{lab}/lab/tree/{name}.ipynb?reset", wait_until="domcontentloaded")

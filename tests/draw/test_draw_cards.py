@@ -9,6 +9,7 @@ import pytest
 from draw_cases import pictured
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from laws import many
 
 import tma_dlpack as tma
 from tma_dlpack import draw
@@ -161,7 +162,7 @@ def encoded(rng):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=many(240))
 @given(seed=st.integers(0, 1 << 30))
 def test_any_map_that_encodes_is_shown_and_so_is_what_replace_makes_of_it(seed):
     rng = random.Random(seed)
@@ -190,7 +191,7 @@ def changed(rng, example):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=many(240))
 @given(seed=st.integers(0, 1 << 30))
 def test_any_bytes_that_decode_are_shown(seed):
     rng = random.Random(seed)

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from laws import by_cost
 
 import tma_dlpack
 from tma_dlpack.include import get_include
@@ -30,7 +31,7 @@ CHECKED_LINES = re.compile(r"^#if TMA_DLPACK_CHECK$.*?^#endif$\n", re.MULTILINE 
 
 pytestmark = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
 fast_for_one_and_slow_for_the_others = pytest.mark.parametrize(
-    "kernel", [KERNELS[0], *(pytest.param(k, marks=pytest.mark.slow) for k in KERNELS[1:])]
+    "kernel", by_cost(KERNELS, fast=KERNELS[:1], slow=["tests/every_helper.cu"])
 )
 
 
@@ -82,9 +83,12 @@ def test_without_the_macro_not_one_instruction_is_different_and_with_it_some_are
     assert any(code != checked[name] for name, code in expected.items())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "arch", ["90", "100a", "100f", "103a", "107a", "110a", "120a", "120f", "121a"]
+    "arch",
+    by_cost(
+        ["90", "100a", "100f", "103a", "107a", "110a", "120a", "120f", "121a"],
+        slow=["90", "100a", "120f"],
+    ),
 )
 def test_the_checked_build_compiles_for_every_architecture(arch, tmp_path):
     kernel = KERNELS[1 if arch == "90" else 0]  # without "a" no kernel can change a map

@@ -35,7 +35,7 @@ GENERATOR = Path(__file__).parents[2] / ".packaging" / "generate.py"
 INSTALLED = Path(tma_dlpack.__file__).parents[1]
 CUT = 1 << 60  # C cuts numbers there
 #: A million calls need 15 minutes, so only a run with all examples makes them.
-MANY = {1: 10**6, 4: 10**5}.get(SHARE, 30_000)
+MANY = {1: 10**6, 4: 10**5}.get(SHARE, 15_000)
 #: Options that only few calls pass.
 DEFAULTS = {"allow": (), "shape": None, "strides": None, "offset": 0}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import compile_matrix
 import pytest
 from compile_matrix import GENERATOR, ROOT, TARGETS
+from laws import by_cost
 
 GUIDE = ROOT / "notebooks" / "guide"
 HEADER = compile_matrix.text_of_headers()
@@ -81,10 +82,7 @@ def test_every_overload_of_a_verb_stands_in_its_entry(verbs):
 
 
 @needs_nvcc
-@pytest.mark.parametrize(
-    "target",
-    [t if t == "90a" else pytest.param(t, marks=pytest.mark.slow) for t in TARGETS],
-)
+@pytest.mark.parametrize("target", by_cost(TARGETS, fast=["90a"], slow=["100a", "120f"]))
 def test_every_example_compiles_for_the_targets_of_its_row_and_is_deleted_elsewhere(
     target, reference
 ):

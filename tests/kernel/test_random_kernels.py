@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from laws import many
 from random_kernels import SOURCE, case
 
 import tma_dlpack as tma
@@ -16,6 +17,6 @@ def test_a_random_kernel_is_right_in_every_schedule(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(8, 80))
+@pytest.mark.parametrize("seed", range(8, 8 + many(288)))
 def test_more_random_kernels(seed):
     test_a_random_kernel_is_right_in_every_schedule(seed)
