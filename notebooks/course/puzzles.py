@@ -1,9 +1,9 @@
-"""Twelve kernels to write: the task of each kernel, and the function that judges an answer.
+"""Twelve kernels to write, and the function that judges an answer.
 
 A puzzle fixes only the name of a kernel, its parameters and its result, so any style passes.
 `judge` compiles the source, runs the kernel with `tma_dlpack.run_kernel` in several schedules
-(orders of the asynchronous operations), and compares every element of the outputs. Solutions are in
-``notebooks/puzzle_solutions.cu``.
+(orders of the asynchronous operations), and compares every element of the outputs. The tasks are in
+``notebooks/puzzles.ipynb``, and solutions are in ``notebooks/puzzle_solutions.cu``.
 """
 
 from __future__ import annotations
@@ -51,8 +51,6 @@ class Puzzle:
         Name of the kernel.
     parameters : str
         Parameters of the kernel, in CUDA C++.
-    task : str
-        What the kernel must do.
     launches : callable (rng) -> list of Launch
     copies : mapping
         Kind of copy, as the timeline names it -> least number of such copies, summed over all
@@ -61,7 +59,6 @@ class Puzzle:
 
     name: str
     parameters: str
-    task: str
     launches: Callable[[np.random.Generator], list[Launch]]
     copies: Mapping[str, int] = field(default_factory=lambda: {"load": 1})
 
@@ -195,62 +192,20 @@ _TO_MAP = "const __grid_constant__ Map x, const __grid_constant__ Map out"
 PUZZLES = {
     puzzle.name: puzzle
     for puzzle in (
-        Puzzle(
-            "one_copy", _TO_POINTER,
-            "Block b loads rows 16 b to 16 b + 15 of x, a tile of 16 x 32 floats. The block adds 1 "
-            "to each element, and writes the sums to the same rows of out.", one_copy, {"load": 4}),
-        Puzzle(
-            "two_phases", _TO_POINTER,
-            "x has four tiles of 16 x 32. One block writes the sum of the four tiles to out, with "
-            "one tile of shared memory and one barrier.", two_phases, {"load": 4}),
-        Puzzle(
-            "triple", _TO_MAP,
-            "Block (a, b) multiplies the tile of x at row 16 a and column 32 b by 3, and writes "
-            "the products to the same place in out, with a bulk store. x is 40 x 80, so the last "
-            "tiles are partly outside of x.", triple,
-            {"load": 9, "store": 9}),
-        Puzzle(
-            "reload", _TO_POINTER,
-            "One block doubles each of four tiles in shared memory, and writes the elements of "
-            "tile t in reverse order to out, from out[512 t] on. All four tiles use the same "
-            "shared memory.", reload, {"load": 4}),
-        Puzzle(
-            "halo", _TO_POINTER,
-            "out[r][c] = x[r-1][c] + x[r][c] + x[r+1][c], with zeros outside of x. Block b "
-            "computes rows 16 b to 16 b + 15 of out. The box is 18 x 32.", halo, {"load": 3}),
-        Puzzle(
-            "shift", _TO_POINTER,
-            "out[r][c] = x[r][c + 3]. out has 64 columns, and block b writes columns 32 b to "
-            "32 b + 31. The box is 16 x 36.", shift, {"load": 2}),
-        Puzzle(
-            "unswizzle", _TO_POINTER,
-            "Block b copies rows 32 b to 32 b + 31 of x to out. The map of x has swizzle bytes128 "
-            "and a box of 32 x 32 floats.", unswizzle, {"load": 2}),
-        Puzzle(
-            "transpose", _TO_MAP,
-            "out = x transposed, in tiles of 32 x 32, with bulk stores. Block (a, b) loads the "
-            "tile of x at row 32 a and column 32 b.", transpose, {"load": 6, "store": 6}),
-        Puzzle(
-            "ring", f"{_TO_POINTER}, int tiles",
-            "One block computes the sum of (t + 1) * tile[t] over all tiles of x, and writes the "
-            "sum to out. Keep three loads in flight with a ring of three tiles.", ring,
-            {"load": 13}),
-        Puzzle(
-            "multicast", _TO_POINTER,
-            "Clusters have two blocks. Cluster k loads rows 16 k to 16 k + 15 once, for both "
-            "blocks. The block of rank r multiplies the tile by r + 1, and writes the products "
-            "to out, from out[512 * blockIdx.x] on.", multicast,
-            {"multicast": 2}),
-        Puzzle(
-            "tail", f"{_TO_POINTER}, int rows",
-            "out = x + 1, where the last of three tiles is partly outside of x and out.", tail,
-            {"load": 6}),
-        Puzzle(
-            "dead", f"{_TO_POINTER}, int tiles",
-            "One warp loads all tiles of x, and three warps add them up and write the sum to out. "
-            "The kernel below hangs: find out why, and repair it.", dead, {"load": 7}),
+        Puzzle("one_copy", _TO_POINTER, one_copy, {"load": 4}),
+        Puzzle("two_phases", _TO_POINTER, two_phases, {"load": 4}),
+        Puzzle("triple", _TO_MAP, triple, {"load": 9, "store": 9}),
+        Puzzle("reload", _TO_POINTER, reload, {"load": 4}),
+        Puzzle("halo", _TO_POINTER, halo, {"load": 3}),
+        Puzzle("shift", _TO_POINTER, shift, {"load": 2}),
+        Puzzle("unswizzle", _TO_POINTER, unswizzle, {"load": 2}),
+        Puzzle("transpose", _TO_MAP, transpose, {"load": 6, "store": 6}),
+        Puzzle("ring", f"{_TO_POINTER}, int tiles", ring, {"load": 13}),
+        Puzzle("multicast", _TO_POINTER, multicast, {"multicast": 2}),
+        Puzzle("tail", f"{_TO_POINTER}, int rows", tail, {"load": 6}),
+        Puzzle("dead", f"{_TO_POINTER}, int tiles", dead, {"load": 7}),
     )
-}  # fmt: skip
+}
 
 #: The line that includes the header, such as ``#include <tma_dlpack.h>``.
 _HEADER = re.compile(r"#\s*include\s*[<\"]tma_dlpack\.h[>\"].*")

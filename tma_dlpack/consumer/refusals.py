@@ -369,7 +369,7 @@ ROWS: tuple[Rule, ...] = (
     ),
     _row(
         id="MATRIX_ROWS",
-        asks="have whole atoms of rows, or rows that are the K of instructions",
+        asks="have a multiple of 8 rows if K-major, else a multiple of the K of one instruction",
         on="tensor_map",
         holds=lambda o: o.tile.rows % o.rows_step == 0,
         found=lambda o: f"the tile has {o.tile.rows} rows ({'M or N' if o.major == 'K' else 'K'})",

@@ -18,8 +18,6 @@ from tma_dlpack.checks.report import (
     error_of,
     refusal_of,
 )
-from tma_dlpack.checks.report import accepted as accepted  # C calls `accepted` and `refused` here
-from tma_dlpack.checks.report import refused as refused
 from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView, check_layout, name_of, read
 from tma_dlpack.tables import bits

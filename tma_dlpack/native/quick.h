@@ -224,23 +224,23 @@ static PyObject *arguments_by_name(const Quick *quick, PyObject *const *args, Py
   return named;
 }
 
-/* Return a borrowed reference to a function of make/build.py. If the function cannot be imported,
- * return NULL. The caller then falls back to Python. */
-static PyObject *function_of_build(PyObject **slot, const char *name) {
-  if (*slot == NULL) *slot = attribute_of_own_module("tma_dlpack.make.build", name);
+/* Return a borrowed reference to a function of checks/report.py, or NULL if the function cannot be
+ * imported. After NULL, the caller falls back to Python. */
+static PyObject *function_of_report(PyObject **slot, const char *name) {
+  if (*slot == NULL) *slot = attribute_of_own_module("tma_dlpack.checks.report", name);
   return *slot;
 }
 
 /* Return the Report on an accepted call. */
 static PyObject *report_on(const Quick *quick, PyObject *named, PyObject *call) {
-  PyObject *make = function_of_build(&quick->state->accepted, "accepted");
+  PyObject *make = function_of_report(&quick->state->accepted, "accepted");
   return make == NULL ? NULL : PyObject_CallFunctionObjArgs(make, named, call, NULL);
 }
 
 /* Return the Report on a refused call. If `named` is None, return the exception to raise. */
 static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *named, const Judged *call,
                             const Options *options) {
-  PyObject *make = function_of_build(&quick->state->refused, "refused");
+  PyObject *make = function_of_report(&quick->state->refused, "refused");
   PyObject *judged = make == NULL ? NULL : new_judged(quick->module, options, &call->view);
   if (judged == NULL) return NULL;
   PyObject *result = PyObject_CallFunctionObjArgs(make, tensor, judged, named, NULL);
