@@ -86,8 +86,8 @@ def read_call(
         Violations that were found earlier, in the tensor or in `target=`.
     """
     read = Reader(given, kind)
-    # Read shape=, strides= and offset= first, because example values in messages must fit the
-    # tensor that they describe.
+    # Read shape=, strides= and offset= first. They describe the tensor, and the example values in
+    # messages must fit the described tensor.
     place = {} if view is None else {o.name: read.rare(o) for o in RARE_OPTIONS if o.name in _PLACE}
     view = read.view = _as_described(read, view, RareOptions(**place))
     if view is not None:

@@ -4,8 +4,8 @@ To add
 
 - a data type: add a member to `enums.TensorMapDataType` (two lines: the short name and the name in
   cuda.h). Add a row to `dtypes.DATA_TYPES`; the index of the row must equal the member's value.
-  The row's `ptx_elemtype` is the number of the type in PTX, and must be unique. Add the DLPack
-  types that use the data type by default to `dtypes._EXPORTED`;
+  The row's `ptx_elemtype` is the number of the type in PTX, and must be unique. To
+  `dtypes._EXPORTED`, add the DLPack types for which the new data type is the default;
 - a limit: add a named constant to `targets`, with its source;
 - a target: add a preset to `targets.TARGETS`;
 - a field of the 128 bytes: add a row to `bits.FIELDS`, and a golden case with its provenance to
