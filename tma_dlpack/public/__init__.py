@@ -113,7 +113,7 @@ def imported_later(room: str, modules: Mapping[str, Collection[str]]) -> Callabl
 
 
 class Drawn:
-    """Base class of the classes that have a picture. A notebook shows an instance as its picture."""
+    """Base class of the classes that have a picture, which a notebook shows for an instance."""
 
     __slots__ = ()
 

@@ -115,8 +115,9 @@ class Rule:
         Ids of rules that must hold first at the same entry. If one of them is broken at this entry,
         this rule is not reported. A rule without `each` counts as a rule about the innermost entry.
     unsupported : bool
-        True for two kinds of rules. If a rule of the first kind is broken, the target lacks a
-        feature (std::runtime_error in C++). If a rule about a copy is broken, the hardware fails.
+        True for two kinds of rules. If such a rule about a call is broken, the target lacks a
+        feature, and the error is a `TmaTargetError`. If such a rule about a copy is broken, the
+        hardware fails.
     differs : str
         How header, documentation and driver disagree, and which of them this package follows.
     if_allowed : str
