@@ -1,8 +1,9 @@
 """Table of the causes of faults; a cause is a mistake in the operands of an instruction.
 
-A row of `CAUSES` names the operands that its test needs. If the dump lacks one of these operands,
-the row is skipped. A row also names the errors that its cause produces. If the hardware reported
-one of these errors, the cause is called sure, and it is listed before causes that are not sure.
+A row of `CAUSES` has a test for one mistake, and names the operands that this test needs. If the
+dump lacks one of these operands, the row is skipped. A row also names the errors that its cause
+produces. If the hardware reported one of these errors, the cause is called sure, and it is listed
+before causes that are not sure.
 
 Source: the errors of each cause were measured on an H100, driver 580.159.04, 2026-11-22.
 """

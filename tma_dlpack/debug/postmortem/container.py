@@ -212,7 +212,7 @@ class LineTable:
             data.at += size
 
     def at(self, address: int) -> tuple[str, ...]:
-        """Return the lines ``file:line`` of an address: the innermost line, then its callers.
+        """Return the lines ``file:line`` of an address: the innermost line, then its call sites.
 
         The tuple is empty if the cubin has no line table, or no row for the address.
         """
@@ -238,7 +238,7 @@ class _Unit:
         self.starts = sorted(self.numbers)
 
     def at(self, address: int) -> tuple[str, ...]:
-        """Return the lines ``file:line`` of an address: the innermost line, then its callers."""
+        """Return the lines ``file:line`` of an address: the innermost line, then its call sites."""
         place = bisect.bisect(self.starts, address) - 1
         number = self.numbers[self.starts[place]] if place >= 0 else 0
         found: list[str] = []

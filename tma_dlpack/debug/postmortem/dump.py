@@ -38,7 +38,7 @@ MANAGED, GLOBAL, LOCAL, SHARED, REGISTERS, IMAGE = (_USER + n for n in (1, 2, 3,
 _MOST_ENTRY_BYTES = 4096
 _MOST_WARPS = 1 << 17
 _MOST_PARAMETER_BYTES = 1 << 16
-# bit of the field `flags` of the table "meta"; it is set if the dump has no global memory
+# bit of the field `flags` of the table "meta"; set if the dump was made without global memory
 _SKIP_GLOBAL = 2
 # types of the sections of kernel parameters and of uniform registers
 PARAMETERS, UNIFORM = _USER + 18, _USER + 19
@@ -200,7 +200,7 @@ class Warp:
     block: Block
     row: Rows
     lanes: Rows
-    section: int  # index of the section from which `lanes` was read; 0 if there is none
+    section: int  # index of the section that has `lanes`; 0 if the file has no such section
     uniform: Rows  # values of the uniform registers, u32
 
     @property
@@ -288,7 +288,7 @@ class Dump:
     def rows(self, table: str, section: int) -> Rows:
         """Return the rows of a section with the layout `TABLES[table]`; missing fields are 0."""
         kind, data = TABLES[table].row, self.elf.content(section)
-        # sh_entsize of the table "meta" is 0; its size of a row is taken from `TABLES`
+        # sh_entsize of the table "meta" is 0, so the size of its row is taken from `TABLES`
         entry_bytes = int(self.elf.sections["entry_bytes"][section]) or kind.itemsize
         ends = (offset + one.itemsize for one, offset, *_ in (kind.fields or {}).values())
         # the file may have more or fewer fields than `TABLES`, so read the fields that both have
@@ -315,7 +315,7 @@ class Dump:
                 yield section, number, found
 
     def part(self, kind: int, parent: int, row: int) -> memoryview:
-        """Return the bytes of the section with the given type and parent; empty without one."""
+        """Return the bytes of the section with this type and parent; empty if the file lacks it."""
         section = self._children.get((kind, parent, row))
         return self.elf.content(section) if section is not None else self.elf.data[:0]
 
@@ -340,7 +340,7 @@ class Dump:
         return found
 
     def kernel(self, function: Function | None, grid: Grid | None) -> Kernel:
-        """Return the kernel with the name of a function and the GPU of a grid."""
+        """Return a `Kernel` with the name of a function and the GPU of a grid."""
         name = function.name if function is not None else "unknown code"
         if grid is None or len(self.devices) == 1:
             return Kernel(name, None)
@@ -451,7 +451,7 @@ class Dump:
         return function if function.at(pc) is not None else None
 
     def lines_at(self, pc: int) -> tuple[str, ...]:
-        """Return the lines ``file:line`` of an address: the innermost line, then its callers."""
+        """Return the lines ``file:line`` of an address: the innermost line, then its call sites."""
         function = self.function_at(pc)
         if function is None:
             return ()

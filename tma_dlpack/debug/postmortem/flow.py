@@ -30,9 +30,9 @@ _MOST_STEPS = 4096
 # maximum length of a chain of instructions from which the value of an operand is computed
 _DEEPEST = 12
 _WORD = (1 << 32) - 1
-#: Major number of the compute capability -> offset in constant bank 0, where the generic address of
-#: the kernel's parameters is stored. The offset of sm_90 was measured. The other offsets are from
-#: machine code of ptxas 13.0: this code adds the offset of a map to the word at this place.
+#: Major number of the compute capability -> offset in constant bank 0 at which the generic address
+#: of the kernel's parameters is stored. The offset of sm_90 was measured. The other offsets are
+#: from machine code of ptxas 13.0: this code adds the offset of a map to the word at this place.
 _PARAMETER_POINTER: Final = {9: 0x198, 10: 0x348, 11: 0x348, 12: 0x348}
 # numbers of special registers: the block's rank in its cluster, and SR_SWINHI, which is the upper
 # half of the generic address at which shared memory begins
@@ -363,7 +363,7 @@ class Registers:
 
 def cluster_sizes(block: Block) -> tuple[int, int, int]:
     """Return the number of blocks of a block's cluster along x, y and z."""
-    # if the sizes in the block's row are zeros, the sizes of the grid are used
+    # if the cluster sizes in the block's row are zeros, the cluster sizes of the grid are used
     own = three(block.row, "cluster")
     whole = block.grid.dims("cluster") if block.grid is not None else own
     x, y, z = (max(1, size) for size in (own if any(own) else whole))

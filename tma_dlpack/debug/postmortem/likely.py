@@ -50,7 +50,7 @@ _OF_A_MAP: Final = frozenset(
 
 
 def likely_causes(use: Use, flow: Flow) -> tuple[Cause, ...]:
-    """Return likely causes of a fault without a known cause, the most likely first."""
+    """Return likely causes of a fault for which no cause was found, the most likely first."""
     op = use.op
     if op.is_arrival or op.is_wait or op.is_init:
         return tuple(_of_barrier(use))

@@ -196,7 +196,7 @@ def _tile(fault: Fault) -> Iterator[tma.draw.Figure]:
         return
     first, *rest = fault.coordinates
     step = 1 if whole.interleave else _COPY_BITS // whole.arguments.type_row.element_bits
-    # `tensor` refuses a misaligned coordinate, so the coordinate is rounded down to 16 bytes
+    # `boxes.tensor` refuses a misaligned coordinate, so the coordinate is rounded down to 16 bytes
     try:
         near = boxes.tensor(whole, (first // step * step, *rest)[::-1])
     # the coordinates do not fit the map: their number is not its rank, or the copy gathers four

@@ -21,9 +21,9 @@ from tma_dlpack.debug.postmortem.dump import Dump
 from tma_dlpack.debug.postmortem.results import DeadBarrier, Fault, PostMortem
 from tma_dlpack.debug.programs import status_of
 
-#: Parts that every dump leaves out. The reader does not need the constant banks, because parameters
-#: have their own sections. With the constant banks, driver 580.159.04 stops writing the dump of a
-#: torch process after 69 KB.
+#: Parts that every dump leaves out. `postmortem` does not need the constant banks, because
+#: parameters have their own sections. With the constant banks, driver 580.159.04 stops writing the
+#: dump of a torch process after 69 KB.
 _SKIPPED: Final = "skip_nonrelocated_elf_images,skip_constbank_memory"
 #: Parts that are left out by default. Without global memory, a dump is small and has no user data.
 _MEMORY: Final = "skip_global_memory,skip_local_memory"

@@ -38,7 +38,7 @@ class Cause(NamedTuple):
 
 
 class WarpPlace(NamedTuple):
-    """A position in the code, with the number of warps at it."""
+    """A position in the code, and the number of warps that are there."""
 
     what: str
     lines: tuple[str, ...]  # ``file:line``, the innermost line first
@@ -109,7 +109,7 @@ class Fault:
     ----------
     kernel : str
     lines : tuple of str
-        Source lines ``file:line``: the innermost line, then the lines of the calls; empty without
+        Source lines ``file:line``: the innermost line, then its call sites; empty without
         ``-lineinfo``.
     block, thread : tuple of int or None
         blockIdx and threadIdx of a thread of the first warp, x first; None if the warp had ended.
@@ -154,7 +154,7 @@ class Fault:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """The attributes that are equal in all warps with the same fault."""
+        """Key of the fault; warps whose faults have the same key are one `Fault`."""
         return self.kernel, self.lines, self.instruction, self.exception, self.rule
 
     @property
@@ -194,7 +194,7 @@ class DeadBarrier:
     blocks, waiting : int
         Number of blocks with this state, and number of their warps that wait at the barrier.
     lines : tuple of str
-        Source lines ``file:line`` of the wait: the innermost line, then the lines of the calls.
+        Source lines ``file:line`` of the wait: the innermost line, then its call sites.
     parity : int or None
         Parity for which the warps wait; None if no warp waits, or if the parity is unknown.
     rule, message, fix : str
@@ -223,7 +223,8 @@ class DeadBarrier:
 class PostMortem(public.Drawn):
     """The kernels, faults, barriers and maps in a GPU core dump, as `postmortem` returns them.
 
-    ``print(pm)`` shows each kind of finding once, and notebooks show the findings with pictures.
+    Equal findings are listed once. ``print(pm)`` shows them as text, and notebooks show them with
+    pictures.
 
     Attributes
     ----------
@@ -344,7 +345,7 @@ def place_words(lines: tuple[str, ...]) -> str:
 
 
 def _short_place(lines: tuple[str, ...]) -> list[str]:
-    """Return the innermost line, and the first caller that is in another file."""
+    """Return the innermost line, and the first call site that is in another file."""
     called = [line for line in lines if _file_of(line) != _file_of(lines[0])]
     return [*lines[:1], *(f"called at {line}" for line in called[:1])]
 

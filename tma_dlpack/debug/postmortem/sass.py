@@ -288,7 +288,7 @@ class Instruction:
 
     @property
     def does_work(self) -> bool:
-        """Whether the instruction does more than wait, such as a copy or an arrival."""
+        """Whether the instruction does more than wait; for example, it is a copy or an arrival."""
         is_other = self.is_arrival or self.is_matrix or self.opcode in _WORK
         return is_other or self.coding is not None
 

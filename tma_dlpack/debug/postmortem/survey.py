@@ -48,7 +48,7 @@ class Wait(NamedTuple):
 
 
 class Code(NamedTuple):
-    """What the code of a kernel shows about its copies and barriers, without a dump's registers."""
+    """Data about a kernel's copies and barriers that its code shows without values of registers."""
 
     # numbers of bytes that the kernel announces (expect_tx); None stands for a number that is not
     # constant
@@ -123,7 +123,7 @@ class State:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether another block, which may send bytes to this block by multicast, has not begun.
+        """Whether another block, which may send bytes by multicast, has not yet begun its phase.
 
         The barrier at this address in the other block is in the same phase, and has had no arrival
         yet.
@@ -139,7 +139,7 @@ class State:
 
 
 class _Stands(NamedTuple):
-    """A position of threads of a warp, and the barrier at which they wait."""
+    """A position in the code at which threads of a warp are, and the barrier at which they wait."""
 
     words: str  # description, such as a value of `_STANDING`
     # the fields of `Wait`, in the same order
@@ -150,7 +150,7 @@ class _Stands(NamedTuple):
 
 
 class _Waited(NamedTuple):
-    """A barrier of a block at which warps wait for the current phase."""
+    """A barrier of a block, and the waits of warps at this barrier for its current phase."""
 
     word: Word
     waits: Counter[Wait]
@@ -329,7 +329,7 @@ class Survey:
 
 
 def _all_wait_at(address: int, one: _Blocked) -> bool:
-    """Return whether every warp of a block waits at the barrier at an address."""
+    """Return whether every warp of a block waits at the barrier that has this address."""
     waiting = one.waited.get(address)
     return waiting is not None and sum(waiting.waits.values()) == one.warps
 
