@@ -112,7 +112,8 @@ class State:
     def is_behind(self) -> bool:
         """Whether bytes of another block's multicast came before this block announced them.
 
-        The barrier at this address in the other block has already had an arrival in the same phase.
+        It is true only if the other block's barrier at this address has had an arrival in the same
+        phase.
         """
         return (
             self.word.bytes < 0
@@ -125,8 +126,8 @@ class State:
     def is_ahead(self) -> bool:
         """Whether another block, which may send bytes by multicast, has not yet begun its phase.
 
-        The barrier at this address in the other block is in the same phase, and has had no arrival
-        yet.
+        It is true if the other block's barrier at this address is in the same phase without an
+        arrival.
         """
         return self.code.multicasts and any(
             peer.phase == self.word.phase and peer.arrivals == peer.count for peer in self.peers
