@@ -1,16 +1,19 @@
-"""`postmortem`: the causes of a crash or a hang, from the GPU core dump of any TMA program.
+"""`postmortem`, which finds the causes of a crash or a hang in the GPU core dump of a TMA program.
 
-A dump is an ELF file. `container` reads the sections of the dump, and the source lines of the
-cubins in it. `dump` reads the tables of the dump, which `TABLES` describes. `sass` decodes the
-instructions of TMA and mbarriers. `flow` computes the values of registers at the time when an
-instruction ran. `memory` decodes barriers and maps. `survey` finds the instruction at which each
-warp is. `faults` finds causes with `causes.CAUSES`, and `hangs` finds causes with `ptx.stuck.ROWS`.
-If an operand is unknown, `likely` ranks candidates for the cause. `results` has the returned
-classes, and `pictures` has their HTML. `program` runs a program with core dumps switched on.
+A dump is an ELF file, and the cubins in the dump are ELF files, too. `container` reads the sections
+of both, and the line tables of the cubins. `dump` reads the tables in the dump's sections;
+`dump.TABLES` has their layouts. `sass` decodes the TMA and mbarrier instructions. `flow` finds the
+values that registers had when an instruction ran. `memory` decodes mbarriers and tensor maps.
+`survey` finds the instruction at which each warp is. `faults` finds the instructions that failed,
+and `causes.CAUSES` has the possible causes. `hangs` finds the barriers at which warps hang, and
+`ptx.stuck.ROWS` has the possible reasons. If an operand of a failed instruction is unknown,
+`likely` finds likely causes. `results` has the classes of the result, and `pictures` makes its
+HTML. `program` runs a program with core dumps switched on.
 
 To add a cause, add a row to `causes.CAUSES` or `ptx.stuck.ROWS`, and a dump with this cause to
 tests/postmortem/golden. To add an architecture, compile tests/postmortem/codings.cu for this
-architecture, compare the codings, and add the architecture to `sass.KNOWN_TARGETS`.
+architecture, compare the machine code with the codings in `sass`, and add the architecture to
+`sass.KNOWN_TARGETS`.
 """
 
 from __future__ import annotations
@@ -40,8 +43,8 @@ def postmortem(path: str | os.PathLike[str]) -> PostMortem:
     path : path-like
         A dump written by the driver (``CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1``,
         ``CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1``), by cuda-gdb, or by
-        ``tma-dlpack postmortem --keep FILE -- PROGRAM``. It may be compressed by xz or gzip, or be
-        a pipe; "-" is standard input.
+        ``tma-dlpack postmortem --keep FILE -- PROGRAM``. The file may be compressed by xz or gzip.
+        The path may name a pipe, and "-" is standard input.
 
     Returns
     -------
@@ -62,9 +65,10 @@ def postmortem(path: str | os.PathLike[str]) -> PostMortem:
 
     Notes
     -----
-    `postmortem` needs no GPU and no CUDA installation. A cause without a proof is marked as
-    "likely", and `.notes` lists the data that the file lacks. The layouts and the causes were
-    measured on an H100 (driver 580.159.04, 2026-11-22).
+    `postmortem` needs no GPU and no CUDA installation. A cause that the dump does not prove is
+    marked as "likely". `.notes` lists the data that the file lacks. The layouts of the data in a
+    dump, and the error that each cause produces, were measured on an H100 (driver 580.159.04,
+    2026-11-22).
 
     Examples
     --------
@@ -96,11 +100,11 @@ def read(dump: Dump) -> PostMortem:
     faults = tuple(faults_of(dump))
     # a `Grid` has arrays and cannot be hashed, so the key is its id
     running = {id(block.grid): block.grid for block in dump.blocks if block.grid is not None}
-    # launches with equal parameters have the same maps, which are listed once
+    # launches with equal parameters have the same maps, so these maps are listed once
     found = {grid.parameters: maps_of(dump, grid) for grid in running.values()}
     notes = [*dump.notes]
     trapped = any(what == TRAP for rows in survey.standing.values() for what, _ in rows)
-    # a wait is not a hang if a fault or a trap ended the kernel during the wait
+    # if a fault or a trap ended the kernel during a wait, this wait is not a hang
     barriers = tuple(barriers_of(survey, died=bool(faults) or trapped))
     if faults and any(barrier.waiting for barrier in barriers):
         notes.append(

@@ -1,8 +1,9 @@
-"""Table of the causes of faults: the mistake in an instruction's operands, and its fix.
+"""Table of the causes of faults; a cause is a mistake in the operands of an instruction.
 
-A row of `CAUSES` names the operands that its test needs. If the dump lacks one of these operands,
-the row is skipped. A row also names the errors that its cause produces. If the hardware reported
-one of these errors, the cause is sure, and it is listed before other causes.
+A row of `CAUSES` has a test for one mistake, and names the operands that this test needs. If the
+dump lacks one of these operands, the row is skipped. A row also names the errors that its cause
+produces. If the hardware reported one of these errors, the cause is called sure, and it is listed
+before causes that are not sure.
 
 Source: the errors of each cause were measured on an H100, driver 580.159.04, 2026-11-22.
 """
@@ -22,7 +23,8 @@ from tma_dlpack.debug.postmortem.sass import STORES, Instruction
 # numbers of exceptions (keys of `EXCEPTIONS`)
 ILLEGAL, RANGE, MISALIGNED = 4, (5, 17), (6, 11)
 NO_MEMORY = (1, 10, 14)
-# alignments, and the size of an mbarrier, in bytes; PTX ISA, cp.async.bulk(.tensor) and mbarrier
+# in bytes: alignments of a tile, a map and a bulk copy, and size of an mbarrier (PTX ISA, sections
+# on cp.async.bulk(.tensor) and mbarrier)
 SMEM_ALIGNMENT, MAP_ALIGNMENT, BULK_ALIGNMENT, BARRIER_BYTES = 128, 64, 16, 8
 
 
@@ -43,7 +45,7 @@ class Use:
     # operand of a multicast; bit n stands for the block of rank n in the cluster
     blocks_mask: int | None = None
     map_address: int | None = None
-    # "parameter", "global", "shared" or "local"; "" if the map's address is unknown
+    # memory of the map: "parameter", "global", "shared" or "local"; "" if its address is unknown
     map_space: str = ""
     map_bytes: bytes | None = None
     map: tma.TensorMap | None = None
@@ -67,7 +69,8 @@ class Row(NamedTuple):
     exceptions: tuple[int, ...]
     # attributes of `Use`, separated by spaces; if one of them is None, the row is skipped
     needs: str
-    # the test: receives the `Use`; returns a text about the mistake, or a false value
+    # test that receives the `Use`; returns a text about the mistake, or a false value without a
+    # mistake
     found: Callable[[Any], object]
     fix: str
 
@@ -96,8 +99,8 @@ def _im2col_start(use: Any) -> str:
     m = use.map
     if m.kind == "tiled" or m.interleave or use.op.mode != ".IM2COL" or use.op.rank != m.rank:
         return ""
-    # the coordinates are C, W, H, D, N (innermost first); the spatial dimensions are all except the
-    # first and the last, and the corners have only spatial dimensions
+    # The coordinates are C, W, H, D, N, innermost first. The spatial dimensions are all except the
+    # first and the last. The corners have only the spatial dimensions.
     spatial = use.coordinates[1:-1], m.global_dim[1:-1]
     corners = m.pixel_box_lower_corner, m.pixel_box_upper_corner
     for place, size, low, high in zip(*spatial, *corners, strict=False):
@@ -148,7 +151,8 @@ def _tile_inside(use: Any) -> object:
 
 def _barrier_inside(use: Any) -> object:
     offset = offset_of(use.barrier)
-    # the upper bits of a shared address are the rank of its block; every rank is less than 64
+    # the upper bits of a shared::cluster address are the rank of its block, so they are less than
+    # 64
     is_beyond = 0 < use.shared_bytes < offset + BARRIER_BYTES and use.barrier >> BLOCK_SHIFT < 64
     return (
         is_beyond and f"the barrier {offset:#x} is beyond the block's {use.shared_bytes:#x} bytes"
@@ -156,8 +160,8 @@ def _barrier_inside(use: Any) -> object:
 
 
 def _barrier_late(use: Any) -> str:
-    # this arrival cannot fail at a barrier in its initial state; the arrival failed, so it ran
-    # before the initialisation
+    # In the dump, the barrier is in its initial state, in which this arrival cannot fail. But the
+    # arrival failed, so it ran before the initialisation.
     word = use.word
     is_new = word.arrivals == word.count > 0 and not word.bytes and not word.phase
     if not use.op.is_arrival or not is_new or _arrivals(use) or _bytes(use):
@@ -169,9 +173,10 @@ def _barrier_late(use: Any) -> str:
 
 
 def _arrivals(use: Any) -> str:
-    # in a SASS modifier, A is the number of arrivals, T is the number of bytes, and R stands for
-    # the register operand (".ART0" means R arrivals and no bytes); an instruction without a
-    # modifier has one arrival and R bytes (arrive.expect_tx)
+    # In the SASS modifier of an arrival, A is followed by the number of arrivals, and T by the
+    # number of bytes. R stands for the value of the register operand, so ".ART0" means R arrivals
+    # and no bytes. An instruction without a modifier is an arrive.expect_tx, with one arrival and R
+    # bytes.
     count = {"": 1, ".A1T0": 1, ".ART0": use.operand}.get(use.op.arrival) or 0
     word = use.word
     if not use.op.is_arrival or not word.is_initialised or count <= word.arrivals:
@@ -207,7 +212,7 @@ _GRID_CONSTANT = (
     "the kernel works with a copy of its own"
 )
 _READS = "TMA reads maps from parameters, constant and global memory alone"
-#: Every cause. Causes that are equally sure are listed in this order.
+#: All causes except `_LAST`. Reports list the sure causes first, and otherwise keep this order.
 CAUSES: Final = (
     Row(
         "MAP_IN_LOCAL_MEMORY", (ILLEGAL, *NO_MEMORY), "map_address",
@@ -322,7 +327,7 @@ CAUSES: Final = (
         "announce in several phases, or in several barriers",
     ),
 )  # fmt: skip
-# this row is tested only if no other cause is sure, because other mistakes pass its test, too
+# this row is tested only if no other cause is sure, because its test also holds for other mistakes
 _LAST: Final = Row(
     "TENSOR_ADDRESS", NO_MEMORY, "map", _no_memory,
     "encode with the address of device memory, and keep the tensor alive until the kernel ends",
@@ -338,7 +343,8 @@ def causes_of(use: Use) -> tuple[Cause, ...]:
 
 
 def _cause(row: Row, use: Use) -> list[Cause]:
-    # a cause is sure if it produces the reported error, or if this error's number is unknown
+    # a cause is sure if it produces the reported error, or if the number of this error is not in
+    # `EXCEPTIONS`
     is_known = all(getattr(use, name) is not None for name in row.needs.split())
     text = is_known and row.found(use)
     is_sure = use.exception in row.exceptions or use.exception not in EXCEPTIONS

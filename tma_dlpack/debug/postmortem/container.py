@@ -1,8 +1,9 @@
-"""Reader of ELF files: a core dump, the cubins in it, and their source lines.
+"""Reader of the ELF files of CUDA, which are core dumps and cubins, and of a cubin's line table.
 
-The sections are NumPy views of the file's bytes, without copies. A file may be damaged or hostile,
-so every offset, size, link and name is checked before it is used. A dump of a whole GPU often has
-more than 65,280 sections. ELF then stores the number of sections in section header 0.
+The section headers and the contents of sections are views of the file's bytes, without copies. A
+file may be damaged or hostile, so every offset, size, link and name is checked before it is used. A
+dump of a whole GPU often has more than 65,280 sections. ELF then stores the number of sections in
+section header 0.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy.typing as npt
 from tma_dlpack.debug.core import refusals, tma
 from tma_dlpack.debug.postmortem.sass import signed
 
-# e_machine, e_type, sh_type (ELF specification; EM_CUDA from the Linux elf.h)
+# values of e_machine, e_type and sh_type (ELF specification; EM_CUDA is from the Linux elf.h)
 EM_CUDA, ET_CORE, SHT_NOBITS = 190, 4, 8
 # Elf64_Ehdr without e_ident: e_type, e_machine, e_version, e_entry, e_phoff, e_shoff, ...
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
@@ -33,7 +34,7 @@ _SECTION = np.dtype(
     ]
 )
 _MOST_NAME_BYTES = 1 << 14
-# a dump of a whole GPU has 300,000 sections, because each thread's registers have a section
+# a dump of a whole GPU has 300,000 sections, because it has a section of registers per thread
 _MOST_SECTIONS = 1 << 22
 _MACHINES = {3: "x86", 40: "ARM", 62: "x86-64", 183: "AArch64", 243: "RISC-V"}
 
@@ -79,8 +80,9 @@ class Elf:
             raise unreadable(f"{name} has no sections")
         if table + _SECTION.itemsize > len(data):
             raise self._cut(table + _SECTION.itemsize)
-        # extended numbering of ELF: if e_shnum is 0, sh_size of section 0 is the count; if
-        # e_shstrndx is 0xFFFF, sh_link of section 0 is the index of the section with the names
+        # extended numbering of ELF: if e_shnum is 0, sh_size of section 0 is the number of
+        # sections; if e_shstrndx is 0xFFFF, sh_link of section 0 is the index of the section with
+        # the names
         first = np.frombuffer(data, _SECTION, 1, table)[0]
         count = count or int(first["size"])
         if count > _MOST_SECTIONS:
@@ -117,10 +119,10 @@ class Elf:
 
     @cached_property
     def by_name(self) -> dict[str, int]:
-        """Section name -> index; only for cubins, because a dump has too many sections."""
+        """Section name -> index; use it only for cubins, because a dump has too many sections."""
         found: dict[str, int] = {}
-        # names may overlap, so a hostile file could make this loop quadratic; therefore the sum of
-        # the names' lengths is limited to twice the size of the file
+        # In a hostile file, names may overlap, which would make this loop quadratic. So the sum of
+        # the names' lengths may be at most twice the size of the file.
         left = 2 * len(self.data)
         for index, start in enumerate(self.sections["name"].tolist()):
             name = bytes(self._names[start : start + _MOST_NAME_BYTES]).partition(b"\0")[0]
@@ -133,7 +135,8 @@ class Elf:
 
 # -- source lines ---------------------------------------------------------------------------------
 
-# extended opcodes (DWARF 4, section 6.2.5); 0x90 is an extension by NVIDIA (see `LineTable`)
+# extended opcodes of line programs (DWARF 4, section 6.2.5); 0x90 is an extension by NVIDIA (see
+# `LineTable`)
 _SET_ADDRESS, _END_SEQUENCE, _DEFINE_FILE, _INLINED_CALL = 2, 1, 3, 0x90
 # standard opcodes
 _COPY, _ADVANCE_PC, _ADVANCE_LINE, _SET_FILE = 1, 2, 3, 4
@@ -147,12 +150,12 @@ class Row(NamedTuple):
 
     file: str
     line: int
-    # if this line was inlined at a call, the number (from 1) of the row of the call; otherwise 0
+    # if this line was inlined at a call, number (from 1) of the row of this call; otherwise 0
     caller: int
 
 
 class _Bytes:
-    """A reader of a line program's bytes; reading past the end raises IndexError."""
+    """A reader of a line program's bytes; IndexError or ValueError means that the bytes end."""
 
     def __init__(self, data: bytes) -> None:
         self.data, self.at = data, 0
@@ -171,8 +174,8 @@ class _Bytes:
         return piece.decode("utf-8", "replace")
 
     def leb(self, signed: bool = False) -> int:
-        # LEB128 has 7 bits of the number in each byte, lowest first; bit 7 is set if another byte
-        # follows, and bit 6 of the last byte is the sign
+        # LEB128 stores 7 bits of the number in each byte, the lowest bits in the first byte. Bit 7
+        # is set if another byte follows. In a signed number, bit 6 of the last byte is the sign.
         value = shift = 0
         while True:
             byte = self.number(1)
@@ -183,24 +186,25 @@ class _Bytes:
 
     def file(self, folders: list[str]) -> str:
         """Read an entry of the table of source files, and return the path of the file."""
-        # an entry has a name, the index of a folder, and a time and a size, which are not needed
+        # an entry has a name, the index of a folder, a time and a size; the last two are not needed
         name, folder, *_ = self.text(), self.leb(), self.leb(), self.leb()
         inside = folders[folder] if folder < len(folders) else ""
         return f"{inside}/{name}" if inside and not name.startswith("/") else name
 
 
 class LineTable:
-    """The source lines of a cubin, from the section `.debug_line` of ``nvcc -lineinfo`` and Triton.
+    """The source lines of a cubin: its `.debug_line`, which ``nvcc -lineinfo`` and Triton write.
 
-    The operand of NVIDIA's extended opcode 0x90 is the number of the row of a call. The code of the
-    next rows was inlined at this call. Therefore an address has a line in the inlined function, and
-    a line in each caller.
+    An address in inlined code has a line in the inlined function, and a line in each caller. To
+    find the callers, NVIDIA adds an extended opcode 0x90, whose operand is a row number. This row
+    is a call, and the code of the rows after the opcode was inlined at this call.
     """
 
     def __init__(self, image: Elf) -> None:
         self.units: list[_Unit] = []
         section = image.by_name.get(".debug_line")
-        # each unit begins with 4 bytes, which are the size of the rest of the unit
+        # the section is a sequence of units, which are line programs; the first 4 bytes of a unit
+        # are the number of bytes that follow
         data = _Bytes(bytes(image.content(section)) if section is not None else b"")
         while data.at + 4 < len(data.data):
             size = data.number(4)
@@ -208,7 +212,7 @@ class LineTable:
             data.at += size
 
     def at(self, address: int) -> tuple[str, ...]:
-        """Return the lines ``file:line`` of an address: the innermost line, then its callers.
+        """Return the lines ``file:line`` of an address: the innermost line, then its call sites.
 
         The tuple is empty if the cubin has no line table, or no row for the address.
         """
@@ -216,33 +220,33 @@ class LineTable:
 
 
 class _Unit:
-    """The rows of one line program; `at` finds rows by address."""
+    """A line program and its rows; `at` finds the rows of an address."""
 
     def __init__(self, program: _Bytes) -> None:
         self.rows: list[Row] = []
-        # address -> number of its row (from 1); if there are several rows, the last row, which is
-        # innermost
+        # address -> number (from 1) of the row at this address; if there are several rows, the last
+        # row is used, because it has the innermost line
         self.numbers: dict[int, int] = {}
-        # addresses after the last instruction of a sequence
+        # address after the last instruction of each sequence
         self.ends: list[int] = []
         # if the program is damaged, the rows before the damage are kept
         with suppress(IndexError, ValueError):
             self._run(program)
-        # the end of a sequence has row number 0 (none), unless another sequence begins at this
-        # address
+        # the address at the end of a sequence gets row number 0, which means no row, unless another
+        # sequence begins at this address
         self.numbers = {**dict.fromkeys(self.ends, 0), **self.numbers}
         self.starts = sorted(self.numbers)
 
     def at(self, address: int) -> tuple[str, ...]:
-        """Return the lines ``file:line`` of an address: the innermost line, then its callers."""
+        """Return the lines ``file:line`` of an address: the innermost line, then its call sites."""
         place = bisect.bisect(self.starts, address) - 1
         number = self.numbers[self.starts[place]] if place >= 0 else 0
         found: list[str] = []
         while 0 < number <= len(self.rows) and len(found) < _MOST_CALLS:
             row = self.rows[number - 1]
             found.append(f"{row.file}:{row.line}")
-            # the row of a call is before the rows of the inlined code; this check avoids a cycle in
-            # a damaged file
+            # The row of a call comes before the rows of the inlined code. In a damaged file, this
+            # check prevents an endless loop.
             number = row.caller if row.caller < number else 0
         return tuple(dict.fromkeys(found))
 
@@ -255,7 +259,8 @@ class _Unit:
         step = unit.number(1)
         # skip default_is_stmt and, in DWARF 4, maximum_operations_per_instruction
         unit.at += 1 if version < 4 else 2
-        # line_base, line_range and opcode_base, then the number of operands of each standard opcode
+        # read line_base, line_range and opcode_base, then the number of operands of each standard
+        # opcode
         base, span, opcodes = signed(unit.number(1), 8), unit.number(1), unit.number(1)
         sizes = [unit.number(1) for _ in range(opcodes - 1)]
         # the numbers of folders and files begin at 1; folder 0 is the folder of the compilation
@@ -293,7 +298,7 @@ class _Unit:
                 elif kind == _END_SEQUENCE:
                     self.ends.append(address)
                     address, file, line, caller = 0, 1, 1, 0
-                # skip unknown opcodes and the operands that are not needed
+                # skip the operands that were not read, and the operands of unknown opcodes
                 unit.at = end
             elif code == _COPY:
                 add()

@@ -1,8 +1,10 @@
 """Reader of the tables of a GPU core dump, from devices and grids to registers and memory.
 
-`TABLES` has every field that is read. Newer drivers append fields to a table. A field that a file
-lacks is read as 0. The parent of a section is a row of another table: `sh_link` is the index of
-the section with this table, and `sh_info` is the index of the row.
+A table is a section of the dump with rows that have the same fields, such as the warps of a block.
+`TABLES` has the layout of each sort of table. Newer drivers append fields to the rows. A field that
+a file lacks is read as 0. The parent of a section is a row of another table, such as the block of
+the warps. `sh_link` of the section is the index of the section with the parent's table, and
+`sh_info` is the index of the parent's row in this table.
 
 Sources: the layout is from cudacoredump.h of the CUDA toolkit 13 (extras/Debugger/include). The
 meaning of the fields was measured on an H100, driver 580.159.04, 2026-11-22.
@@ -31,18 +33,23 @@ _USER = 0x80000000
 
 #: Types of the sections that contain memory, registers or a cubin.
 MANAGED, GLOBAL, LOCAL, SHARED, REGISTERS, IMAGE = (_USER + n for n in (1, 2, 3, 4, 5, 7))
-# limits against damaged files: bytes of a row, number of warps, bytes of a launch's parameters
+# maximum bytes of a row, number of warps, and bytes of a launch's parameters; a file beyond these
+# limits is damaged
 _MOST_ENTRY_BYTES = 4096
 _MOST_WARPS = 1 << 17
 _MOST_PARAMETER_BYTES = 1 << 16
-# bit in the metadata's `flags`; the bit is set if the dump was made without global memory
+# bit of the field `flags` of the table "meta"; set if the dump was made without global memory
 _SKIP_GLOBAL = 2
 # types of the sections of kernel parameters and of uniform registers
 PARAMETERS, UNIFORM = _USER + 18, _USER + 19
 
 
 class Table(NamedTuple):
-    """A kind of table: the type of its sections, their maximum number of rows, and the fields."""
+    """The layout of one sort of table.
+
+    `section` is the type of the sections with such a table, `most_rows` is the maximum number of
+    rows in a section, and `row` has the fields of a row.
+    """
 
     section: int
     most_rows: int
@@ -50,7 +57,7 @@ class Table(NamedTuple):
 
 
 def _table(number: int, most_rows: int, *fields: str) -> Table:
-    """Return a table whose fields have 4 bytes, or 8 bytes if the name ends with a colon."""
+    """Return a layout; a field has 8 bytes if its name ends with a colon, otherwise 4 bytes."""
     row = [(name.rstrip(":"), "<u8" if name.endswith(":") else "<u4") for name in fields]
     return Table(_USER + number, most_rows, np.dtype(row))
 
@@ -62,8 +69,9 @@ def _three(name: str) -> tuple[str, ...]:
     return tuple(f"{name}_{axis}" for axis in _XYZ)
 
 
-#: Name of a table -> type of its sections (minus `_USER`), maximum rows of a section, and fields in
-#: order. Fields whose names begin with "_" are not read.
+#: Name of a table -> its layout. The arguments of `_table` are the type of the sections (minus
+#: `_USER`), the maximum number of rows of a section, and the fields in order. Fields whose names
+#: begin with "_" are not read.
 TABLES: Final = {
     "device": _table(
         9, 64,
@@ -94,7 +102,7 @@ TABLES: Final = {
     ),
 }  # fmt: skip
 
-# CUDBGException_t (cudadebugger.h)
+# number of an exception (CUDBGException_t of cudadebugger.h) -> its name in reports
 EXCEPTIONS: Final = {
     1: "illegal address",
     2: "stack overflow",
@@ -126,7 +134,7 @@ class Function(NamedTuple):
 
     start: int  # address of the first instruction
     name: str  # mangled
-    code: Rows  # (n, 2) u64, which are the low and the high half of each 128-bit instruction
+    code: Rows  # u64 of shape (n, 2): low and high half of each 128-bit instruction
     image: Elf
     section: int  # index of the code's section in `image`
 
@@ -163,7 +171,7 @@ class Grid:
     parameter_address: int  # generic address of the first parameter; 0 if unknown
 
     def dims(self, name: str) -> tuple[int, int, int]:
-        """Return the size that `name` selects (``grid``, ``block`` or ``cluster``), x first."""
+        """Return a size of the launch, x first; `name` is "grid", "block" or "cluster"."""
         return three(self.row, name)
 
 
@@ -192,17 +200,17 @@ class Warp:
     block: Block
     row: Rows
     lanes: Rows
-    section: int  # index of the section with the table of lanes; 0 if the file has no such table
+    section: int  # index of the section that has `lanes`; 0 if the file has no such section
     uniform: Rows  # values of the uniform registers, u32
 
     @property
     def error_pc(self) -> int | None:
-        """Address of the instruction that failed; None if none failed."""
+        """Address of the instruction that failed; None if no instruction failed."""
         return int(self.row["error_pc"]) if self.row["has_error_pc"] else None
 
     def groups(self) -> Iterator[tuple[int, Rows]]:
-        """Yield each program counter, and the rows in `lanes` of the threads at this counter."""
-        # `valid` has a bit for each lane, which is set if the lane's thread has not exited
+        """Yield each address at which the warp has threads, with their row numbers in `lanes`."""
+        # bit n of `valid` is set if the thread of lane n has not exited
         pcs = self.lanes["pc"]
         live = (int(self.row["valid"]) >> self.lanes["lane"].astype(np.uint64) & 1).astype(bool)
         for pc in np.unique(pcs[live]):
@@ -238,8 +246,9 @@ class Dump:
         if not self.elf.is_core:
             raise unreadable(f"{name} is a cubin")
         sections = self.elf.sections
-        # (type, parent's section, parent's row) -> section; sections are added in reverse order, so
-        # that the first section of each key is kept
+        # (type of a section, section of its parent, row of its parent) -> index of the section. The
+        # sections are added in reverse order, so if several sections have the same key, the first
+        # section is kept.
         own = np.flatnonzero(sections["type"] >= _USER)[::-1]
         keys = (sections[name][own].tolist() for name in ("type", "link", "info"))
         self._children = dict(zip(zip(*keys, strict=True), own.tolist(), strict=True))
@@ -266,7 +275,7 @@ class Dump:
 
     @classmethod
     def open(cls, path: Path, name: str = "") -> Dump:
-        """Map a file into memory and return its dump; error messages call the file `name`."""
+        """Map a file into memory and return its dump; messages use `name` as the file's name."""
         name = name or str(path)
         with path.open("rb") as file:
             if not path.stat().st_size:
@@ -277,12 +286,12 @@ class Dump:
     # -- tables ----------------------------------------------------------------------------------
 
     def rows(self, table: str, section: int) -> Rows:
-        """Return the rows of a section; fields that the file lacks are 0."""
+        """Return the rows of a section with the layout `TABLES[table]`; missing fields are 0."""
         kind, data = TABLES[table].row, self.elf.content(section)
-        # sh_entsize of the metadata's table is 0, so the size of a row in `TABLES` is used
+        # sh_entsize of the table "meta" is 0, so the size of its row is taken from `TABLES`
         entry_bytes = int(self.elf.sections["entry_bytes"][section]) or kind.itemsize
         ends = (offset + one.itemsize for one, offset, *_ in (kind.fields or {}).values())
-        # newer drivers append fields, so read the fields that both the file and `TABLES` have
+        # the file may have more or fewer fields than `TABLES`, so read the fields that both have
         whole = [end for end in ends if end <= entry_bytes]
         if not whole or entry_bytes > _MOST_ENTRY_BYTES:
             raise unreadable(f"{self.elf.name}: a row of its {table} table has {entry_bytes} bytes")
@@ -299,19 +308,19 @@ class Dump:
         return self._children.get((TABLES[table].section, parent, row))
 
     def _below(self, table: str, parent: int, row: int) -> Iterator[tuple[int, int, Rows]]:
-        """Yield (section, row number, fields) of each row that belongs to a row of `parent`."""
+        """Yield (section, row number, fields) for each row of a table with the given parent."""
         section = self._child(table, parent, row)
         if section is not None:
             for number, found in enumerate(self.rows(table, section)):
                 yield section, number, found
 
     def part(self, kind: int, parent: int, row: int) -> memoryview:
-        """Return the memory or registers of a row of `parent`; empty if the file lacks them."""
+        """Return the bytes of the section with this type and parent; empty if the file lacks it."""
         section = self._children.get((kind, parent, row))
         return self.elf.content(section) if section is not None else self.elf.data[:0]
 
     def words(self, kind: int, parent: int, row: int) -> Rows:
-        """Return the 32-bit registers of a row of `parent`; empty if the file lacks them."""
+        """Return the 32-bit words of the section that `part` returns."""
         data = self.part(kind, parent, row)
         return np.frombuffer(data, "<u4", len(data) // 4)
 
@@ -321,7 +330,7 @@ class Dump:
         found = {}
         for device, _ in enumerate(self.devices):
             for section, number, row in self._below("grid", self._device_table, device):
-                # `parameters` is the offset of the parameters in constant bank 0
+                # the field `parameters` is the offset of the launch's parameters in constant bank 0
                 banks = [bank for _, _, bank in self._below("bank", section, number)]
                 bank = next((int(b["address"]) for b in banks if b["number"] == 0), 0)
                 first = int(row["parameters"])
@@ -331,7 +340,7 @@ class Dump:
         return found
 
     def kernel(self, function: Function | None, grid: Grid | None) -> Kernel:
-        """Return the kernel with the name of a function and the GPU of a grid."""
+        """Return a `Kernel` with the name of a function and the GPU of a grid."""
         name = function.name if function is not None else "unknown code"
         if grid is None or len(self.devices) == 1:
             return Kernel(name, None)
@@ -347,7 +356,7 @@ class Dump:
 
     @cached_property
     def windows(self) -> Rows | None:
-        """The first context's row, with the start addresses of shared, local and global memory."""
+        """Row of the first context, which has the start addresses of shared and local memory."""
         found = (
             row
             for device, _ in enumerate(self.devices)
@@ -381,7 +390,7 @@ class Dump:
 
     @cached_property
     def sms(self) -> tuple[Rows, ...]:
-        """The row of every SM; the row has the SM's exception even if the SM's warps have ended."""
+        """Rows of all SMs; a row has the SM's exception even if the warps of the SM have ended."""
         devices = range(len(self.devices))
         return tuple(sm for d in devices for _, _, sm in self._below("sm", self._device_table, d))
 
@@ -390,8 +399,8 @@ class Dump:
     @cached_property
     def has_global_memory(self) -> bool:
         """Whether the dump was made with global memory."""
-        # a dump that leaves out global memory still has some pieces of it, so the flag is tested,
-        # too
+        # a dump that was made without global memory may still have some sections of this type, so
+        # the flag is tested, too
         skipped = any(
             int(row["flags"]) & _SKIP_GLOBAL
             for section in self.elf.of_type(TABLES["meta"].section)
@@ -412,11 +421,11 @@ class Dump:
 
     @cached_property
     def functions(self) -> list[Function]:
-        """The functions of every loaded cubin, by address."""
+        """The functions of all loaded cubins, sorted by address."""
         found = []
         for n in self.elf.of_type(IMAGE):
             data = self.elf.content(int(n))
-            # if an image has no bytes, the dump was made without its code
+            # a cubin's section is empty if the dump was made without the code of this cubin
             if not len(data):
                 continue
             try:
@@ -442,11 +451,11 @@ class Dump:
         return function if function.at(pc) is not None else None
 
     def lines_at(self, pc: int) -> tuple[str, ...]:
-        """Return the lines ``file:line`` of an address: the innermost line, then its callers."""
+        """Return the lines ``file:line`` of an address: the innermost line, then its call sites."""
         function = self.function_at(pc)
         if function is None:
             return ()
-        # the id of the image is a valid key, because `functions` keeps the image alive
+        # the id of the image stays unique, because `functions` keeps the image alive
         key = id(function.image)
         if key not in self._lines:
             self._lines[key] = LineTable(function.image)

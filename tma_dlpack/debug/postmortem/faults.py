@@ -1,4 +1,4 @@
-"""Reader of faults: the instruction that failed, and its operands at the time when it ran."""
+"""Reader of faults: instructions that failed, with the operands that they had when they ran."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ from tma_dlpack.debug.postmortem.results import BLOCK_SHIFT, Fault
 from tma_dlpack.debug.postmortem.sass import INSTRUCTION_BYTES, Instruction, signed
 from tma_dlpack.debug.programs import answer
 
-# number of instructions in a listing before and after the failed instruction
+# numbers of instructions that a listing shows before and after the failed instruction
 _BEFORE, _AFTER = 4, 2
 # time limit of nvdisasm, in seconds
 _SECONDS = 10
 # a line of nvdisasm: "/*0010*/  MOV R1, c[0x0][0x28] ;"
 _LINE = re.compile(r"/\*([0-9a-f]+)\*/\s+(\S.*?)\s*;")
-# size of each of the two windows in generic addresses, for shared memory and for local memory
+# bytes of each window, which is a range of generic addresses; shared memory and local memory have a
+# window each
 _WINDOW_BYTES = 1 << 24
 
 
 def faults_of(dump: Dump) -> list[Fault]:
-    """Return every kind of fault with its number of warps."""
-    # kind -> first fault of this kind, address of the failed instruction, warps with such a fault
+    """Return the faults of a dump; warps that failed for the same reason are one fault."""
+    # `Fault.kind` -> first fault of this kind, address of its instruction, all warps of this kind
     kinds: dict[tuple[object, ...], tuple[Fault, int, list[Warp]]] = {}
     seen: set[int] = set()
-    # blocks are in launch order (x fastest), so that the report shows the first block
+    # the blocks are sorted (x fastest), so that a fault has the index of its first block
     for block in sorted(dump.blocks, key=lambda block: block.index[::-1]):
         for warp in dump.warps(block):
             if warp.error_pc is not None:
@@ -109,8 +110,8 @@ def _fault(dump: Dump, warp: Warp, pc: int) -> Fault:
 
 
 def _thread(warp: Warp) -> tuple[int, int] | None:
-    """Return the row in `lanes` of a thread that ran the instruction, and the thread's pc."""
-    # prefer an active lane, because the instruction was issued for the active lanes
+    """Return a thread that ran the failed instruction: its row in `lanes`, and its current pc."""
+    # prefer an active thread, because the instruction was issued for the active threads
     groups = list(warp.groups())
     active = int(warp.row["active"])
     for pc, rows in groups:
@@ -140,8 +141,8 @@ def _use(warp: Warp, flow: Flow, pc: int, now: int, lane: int, exception: int) -
 
 
 def _word_at(warp: Warp, address: int) -> Word | None:
-    """Return the barrier at an address in a warp's cluster; None if the file lacks the block."""
-    # the upper bits of the address are the rank of the barrier's block
+    """Return the barrier at a shared::cluster address; None if the file lacks its block."""
+    # the upper bits of the address are the rank of the barrier's block in the warp's cluster
     own, cluster, rank = warp.block, cluster_of(warp.block), address >> BLOCK_SHIFT
     for block in (own, *warp.dump.blocks):
         is_near = block.grid is own.grid and cluster_of(block) == cluster
@@ -154,8 +155,8 @@ def _read_copy(use: Use, registers: Registers, place: int) -> None:
     """Read the operands of a copy into `use`."""
     op = use.op
     assert op.coding is not None
-    # a coding names operands in consecutive uniform registers; an address of a map or of global
-    # memory takes two registers, and coordinates are always last
+    # The operands of a coding are in consecutive uniform registers. An address of a map or of
+    # global memory takes two registers, and coordinates are always last.
     for names, number in ((op.coding.first, op.first), (op.coding.second, op.second)):
         for name in names:
             if name == "coordinates":
@@ -169,7 +170,7 @@ def _read_copy(use: Use, registers: Registers, place: int) -> None:
                 setattr(use, name, registers.uniform(number, place))
                 number += 1
     if op.is_multicast:
-        # bits 16 to 31 of the register are the mask of blocks
+        # bits 16 to 31 of the register are the mask of the destination blocks
         packed = registers.uniform(op.third, place)
         use.blocks_mask = None if packed is None else packed >> 16
     if op.has_map and use.map_address is not None:
@@ -177,7 +178,7 @@ def _read_copy(use: Use, registers: Registers, place: int) -> None:
 
 
 def _read_map(use: Use, address: int) -> None:
-    """Read a map's 128 bytes from the parameters, shared memory or global memory into `use`."""
+    """Read the 128 bytes of a map from the memory that has its address, and store them in `use`."""
     warp, dump = use.warp, use.warp.dump
     grid = warp.block.grid
     windows = dump.windows
@@ -197,7 +198,7 @@ def _read_map(use: Use, address: int) -> None:
     if not use.map_space:
         use.map_space = "global"
         use.map_bytes = dump.global_memory(address, targets.MAP_BYTES)
-    # 128 zero bytes are the cause MAP_OF_ZEROS, so they are not decoded
+    # 128 zero bytes are not decoded, because they have a cause of their own (MAP_OF_ZEROS)
     if use.map_bytes is None or not any(use.map_bytes):
         return
     use.map, use.why_no_map = read_map(use.map_bytes, dump.target)
@@ -227,7 +228,7 @@ def _notes(use: Use) -> Iterator[str]:
 
 
 def listing(dump: Dump, pc: int) -> tuple[str, ...]:
-    """Return the instructions near an address, with ">" at the address; () without nvdisasm."""
+    """Return the code near an address, with ">" at this address; () without nvdisasm."""
     program, function = driver.tool("nvdisasm"), dump.function_at(pc)
     if program is None or function is None:
         return ()

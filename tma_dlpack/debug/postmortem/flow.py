@@ -1,10 +1,11 @@
 """Control flow of a function, and values of registers at an instruction.
 
-A warp continues to run after the instruction that failed, and a wait is a loop. Therefore the dump
-has the values that the registers had later. `Registers` finds the value of a register at an earlier
-instruction. If no instruction wrote the register between that instruction and the dump, the value
-is in the dump. Otherwise, the value may be computed from the code if exactly one instruction can
-have written the register. In all other cases, the value is None.
+A warp continues to run after the instruction that failed, and a wait is a loop. Therefore the
+registers in the dump may have later values than the instruction used. `Registers` finds the value
+that a register had at an earlier instruction. If no instruction wrote the register between this
+instruction and the time of the dump, the value is in the dump. Otherwise, if exactly one
+instruction can have written the register, its result is computed from the code. If this is not
+possible, the value is None.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ _MOST_STEPS = 4096
 # maximum length of a chain of instructions from which the value of an operand is computed
 _DEEPEST = 12
 _WORD = (1 << 32) - 1
-#: Major number of the compute capability -> offset in constant bank 0, where the generic address of
-#: the kernel's parameters is stored. The offset of sm_90 was measured. The other offsets are from
-#: code of ptxas 13.0, which adds the offset of a map to the word at this place.
+#: Major number of the compute capability -> offset in constant bank 0 at which the generic address
+#: of the kernel's parameters is stored. The offset of sm_90 was measured. The other offsets are
+#: from machine code of ptxas 13.0: this code adds the offset of a map to the word at this place.
 _PARAMETER_POINTER: Final = {9: 0x198, 10: 0x348, 11: 0x348, 12: 0x348}
-# numbers of special registers: the rank in the cluster, and SR_SWINHI, which is the upper half of
-# the address of shared memory's window
+# numbers of special registers: the block's rank in its cluster, and SR_SWINHI, which is the upper
+# half of the generic address at which shared memory begins
 _CGA_CTA_ID, _SHARED_WINDOW = 0x88, 0x2F
 
 
 class Flow:
-    """The control flow of a function, in which a `place` is the index of an instruction."""
+    """The control flow of a function; a `place` is the index of an instruction in the function."""
 
     def __init__(self, function: Function, major: int) -> None:
         self.function: Function = function
@@ -47,7 +48,8 @@ class Flow:
         self.code: list[Instruction] = [
             Instruction(int(a), int(b), major) for a, b in function.code
         ]
-        # the caches are in the object, because `functools.cache` on a method keeps the object alive
+        # each object has its own caches, because `functools.cache` on a method keeps all objects
+        # alive
         self.between = cache(self._between)
         self.waits_of = cache(self._waits_of)
         self.writer = cache(self._writer)
@@ -61,9 +63,9 @@ class Flow:
 
     @cached_property
     def successors(self) -> list[tuple[int, ...]]:
-        """The places that can follow each place."""
-        # convergence register -> the places that follow its BSYNC; the constant of a BSSY is the
-        # distance from the next instruction to such a place
+        """For each place, the places that can run next."""
+        # convergence register -> the places that can run after a BSYNC of this register; the
+        # constant of a BSSY is the distance from its next instruction to such a place
         joins: dict[int, list[int]] = {}
         for place, instruction in enumerate(self.code):
             if instruction.opcode == BSSY:
@@ -81,7 +83,7 @@ class Flow:
 
     @cached_property
     def predecessors(self) -> list[list[int]]:
-        """The places that can come before each place."""
+        """For each place, the places that can run just before it."""
         found: list[list[int]] = [[] for _ in self.code]
         for place, after in enumerate(self.successors):
             for to in after:
@@ -91,7 +93,7 @@ class Flow:
     def reach(
         self, start: int, back: bool = False, stop: Callable[[int], bool] = lambda place: False
     ) -> set[int] | None:
-        """Return the places that can be reached from a place, or None if they are too many.
+        """Return the places that can be reached from a place, or None if there are too many.
 
         If `back` is true, the search goes backwards. The search does not continue from a place for
         which `stop` is true.
@@ -122,14 +124,15 @@ class Flow:
         return (after & before) - {start, end}
 
     def _waits_of(self, place: int) -> tuple[int, ...]:
-        """Return the waits in the loop that contains an instruction; () if there is no such loop.
+        """Return the mbarrier waits at which a thread at `place` waits; () if it does not wait.
 
-        The loop must only wait, which means that it has no copy, arrival, block barrier, store or
-        matrix instruction.
+        The thread may be at a wait, at an instruction that needs the result of waits, or in a loop
+        with waits. The loop must have no copy, arrival, block barrier, store or matrix instruction.
         """
         if self[place].is_wait:
             return (place,)
-        # a thread at a WARPSYNC waits for its warp, even if the WARPSYNC is in the loop of a wait
+        # a thread at a WARPSYNC waits for threads of its warp, even if the WARPSYNC is in the loop
+        # of a wait
         if self[place].name == "WARPSYNC":
             return ()
         if unanswered := self._unanswered(place):
@@ -141,9 +144,9 @@ class Flow:
         return tuple(sorted(i for i in ahead & behind if self[i].is_wait))
 
     def _unanswered(self, place: int) -> tuple[int, ...]:
-        """Return the waits whose result an instruction needs; () if it needs other results."""
-        # an instruction of unknown duration sets a scoreboard; an instruction that reads the result
-        # waits for this scoreboard
+        """Return the mbarrier waits whose results an instruction needs; () if there are none."""
+        # An instruction of unknown duration sets a scoreboard. An instruction that reads its result
+        # waits for this scoreboard.
         needed = self[place].needed_scoreboards
         if len(needed) != 1:
             return ()
@@ -159,7 +162,7 @@ class Flow:
         return self[place].does_work
 
     def _writer(self, kind: str, number: int, place: int) -> int | None:
-        """Return the only instruction that can have written a register, or None if it is unknown.
+        """Return the place that wrote the value of a register at `place`, or None if it is unknown.
 
         `kind` is "uniform" or "register".
         """
@@ -169,15 +172,15 @@ class Flow:
 
         seen = self.reach(place, back=True, stop=writes)
         found = [i for i in seen or () if writes(i)]
-        # if the search saw place 0, a path from the function's start has no writer, so the register
-        # may have an older value
+        # Place 0 is the function's start. If the search reached it, a path to `place` may have no
+        # writer, so the register may have an older value.
         if len(found) != 1 or found[0] == place or (0 in (seen or ()) and found[0] != 0):
             return None
         return found[0]
 
 
 def flow_of(dump: Dump, function: Function) -> Flow | None:
-    """Return the flow of a function, which is cached, or None if the code is too long."""
+    """Return the `Flow` of a function, which the dump caches, or None if the code is too long."""
     if len(function.code) > _MOST_INSTRUCTIONS:
         return None
     if function.start not in dump._flows:
@@ -201,10 +204,10 @@ class Registers:
     ) -> None:
         """Read the registers of a thread that is at `pc`.
 
-        If `pc` is None or in another function, only values that the code computes are known. If
-        `ahead` is true, the methods return values at instructions that will run after `pc`, such as
-        instructions of the thread's loop. Otherwise, they return values at instructions that ran
-        before `pc`.
+        If `pc` is None or in another function, only values that can be computed from the code are
+        known. If `ahead` is true, the methods return values at instructions that will run after
+        `pc`, such as instructions of the thread's loop. Otherwise, they return values at
+        instructions that ran before `pc`.
         """
         self.warp, self.flow, self.lane, self.ahead = warp, flow, lane, ahead
         is_here = pc is not None and flow.function.at(pc) is not None
@@ -230,7 +233,7 @@ class Registers:
         return None if low is None or high is None else low | high << 32
 
     def barrier(self, place: int) -> int | None:
-        """Return the address of the barrier of a SYNCS, or None for another instruction."""
+        """Return the address of a SYNCS's barrier; None if unknown, or for another instruction."""
         i = self.flow[place]
         if i.is_wait or i.is_arrival:
             parts = self.register(i.second, place), self.uniform(i.third, place)
@@ -244,7 +247,8 @@ class Registers:
     def _value(self, kind: str, number: int, place: int, depth: int) -> int | None:
         if number == self.zero[kind]:
             return 0
-        # if nothing between the instruction and the dump writes the register, use the dump's value
+        # if no instruction from `place` to the time of the dump writes the register, use the dump's
+        # value
         runs = self._runs_between(place)
         if runs is not None and not any(number in written(kind, self.flow[i]) for i in runs):
             kept = self.warp.uniform if kind == "uniform" else self._registers
@@ -252,15 +256,17 @@ class Registers:
         writer = self.flow.writer(kind, number, place)
         if writer is None or depth > _DEEPEST:
             return None
-        # a writer with another predicate may not have run
+        # if the writer has a predicate that the reading instruction does not have, the writer may
+        # not have run
         guard = self.flow[writer].guard
         if guard not in (ALWAYS, self.flow[place].guard):
             return None
         return self._computed(writer, number, depth)
 
     def _runs_between(self, place: int) -> set[int] | None:
-        """Return the places that may run between an instruction and `now`, or None if unknown."""
-        # the first place is included, because its instruction may write the register
+        """Return the places that may run between `place` and `now`, or None if they are unknown."""
+        # the result includes the earlier of the two places, because its instruction may write a
+        # register
         if self.now is None or place == self.now:
             return None if self.now is None else set()
         first, last = (self.now, place) if self.ahead else (place, self.now)
@@ -269,8 +275,8 @@ class Registers:
 
     def _computed(self, place: int, number: int, depth: int) -> int | None:
         """Return the value that an instruction writes to a register, or None if it is unknown."""
-        # these instructions compute addresses, coordinates and masks of copies and barriers; the
-        # result of any other instruction is unknown
+        # The cases below are the instructions from which compilers build the addresses, coordinates
+        # and masks of copies. The result of any other instruction is unknown.
         i = self.flow[place]
         depth += 1
         a, b = i.second, i.constant
@@ -314,7 +320,7 @@ class Registers:
             case 0x896 if b == 0x5410:  # UPRMT, which combines the low halves of two registers
                 values = uniform(a, i.third)
                 return values[0] & 0xFFFF | (values[1] & 0xFFFF) << 16 if values else None
-            case 0x290 | 0x890:  # UIADD3 of registers, and with a constant
+            case 0x290 | 0x890:  # UIADD3 of registers, and UIADD3 with a constant
                 total = self._sum(i, place, depth)
                 return None if total is None else total & _WORD
         return None
@@ -348,7 +354,7 @@ class Registers:
         first = int(grid.row["parameters"])
         if first <= offset and offset + 4 <= first + len(grid.parameters):
             return int.from_bytes(grid.parameters[offset - first :][:4], "little")
-        # the address has two words, at `pointer` and `pointer` + 4
+        # the 64-bit address of the parameters has two words, at `pointer` and `pointer` + 4
         pointer = _PARAMETER_POINTER.get(self.flow.major)
         if pointer is not None and grid.parameter_address and offset - pointer in (0, 4):
             return grid.parameter_address >> 8 * (offset - pointer) & _WORD
@@ -357,7 +363,7 @@ class Registers:
 
 def cluster_sizes(block: Block) -> tuple[int, int, int]:
     """Return the number of blocks of a block's cluster along x, y and z."""
-    # if the sizes in the block's row are zeros, the sizes of the grid are used
+    # if the cluster sizes in the block's row are zeros, the cluster sizes of the grid are used
     own = three(block.row, "cluster")
     whole = block.grid.dims("cluster") if block.grid is not None else own
     x, y, z = (max(1, size) for size in (own if any(own) else whole))
@@ -378,7 +384,8 @@ def rank_in_cluster(block: Block) -> int:
 
 
 def _carries(i: Instruction) -> bool:
-    # a UIADD3 without .X that writes its carry to a predicate (7 is UPT, which is not written)
+    # true for a UIADD3 without .X that writes its carry to a predicate; predicate 7 is UPT, which
+    # cannot be written
     return i.opcode in (0x290, 0x890) and not i.high >> 10 & 1 and i.high >> 17 & 7 != 7
 
 

@@ -1,8 +1,8 @@
-"""Reader of hangs: barriers with waiting warps, their missing arrivals or bytes, and the reason.
+"""Reader of hangs: the barriers at which warps wait, what these barriers lack, and the reason.
 
-Each reason is a row of `ptx.stuck.ROWS`. A row compares a barrier's pending bytes with the maps
-among the kernel's parameters. If the code announces a constant number of bytes, the row also
-compares the pending bytes with this number.
+The reason is the first row of `ptx.stuck.ROWS` whose test holds. Some tests compare a barrier's
+pending bytes with the bytes of copies by the maps among the kernel's parameters. If the code
+announces a constant number of bytes, some tests also compare the pending bytes with this number.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from tma_dlpack.ptx.stuck import ROWS
 def barriers_of(survey: Survey, died: bool) -> Iterator[DeadBarrier]:
     """Yield every barrier once for each of its states; barriers with waiting warps come first.
 
-    If a fault or a trap ended the kernel (`died`), the state of a barrier proves nothing, so no
-    rule is tested.
+    If a fault or a trap ended the kernel (`died`), the state of a barrier proves nothing. Then no
+    row of `ROWS` is tested.
     """
     found = [_barrier(state, died) for state in survey.states.values()]
     yield from sorted(found, key=_order)
 
 
 def _order(barrier: DeadBarrier) -> tuple[object, ...]:
-    """Return a sort key.
+    """Return the sort key of a barrier.
 
     Barriers that cause the hang come first. Then come barriers whose warps wait because of another
     barrier, and then barriers without waiting warps.
@@ -36,7 +36,7 @@ def _order(barrier: DeadBarrier) -> tuple[object, ...]:
 
 
 def _barrier(state: State, died: bool) -> DeadBarrier:
-    # the report shows the wait with the most warps
+    # if there are several waits, the report shows the wait of the most warps
     first = max(state.waits, key=lambda wait: state.waits[wait], default=Wait((), None, 0))
     parities = {wait.parity for wait in state.waits}
     # the first row whose test holds is used; the test of the last row always holds

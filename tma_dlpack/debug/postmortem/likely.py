@@ -1,8 +1,9 @@
-"""Finder of likely causes of a fault with unknown operands.
+"""Finder of likely causes of a fault, for an instruction with unknown operands.
 
-If no cause in `causes` is found, each barrier of the block and each map of the kernel is a
-candidate. The rules are tested as if the instruction had used this candidate. This proves nothing,
-so the report marks the found causes with "likely".
+This module is used if no row of `causes.CAUSES` explains the fault. If the map of a copy is
+unknown, the rows about maps are tested with each map among the kernel's parameters, as if the copy
+had used this map. For an instruction on an mbarrier, all causes that it can have are reported.
+Nothing proves these causes, so the report marks them with "likely".
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from tma_dlpack.debug.postmortem.results import Cause, FoundMap, map_words
 
 # opcode of STL, which stores at most 16 bytes to local memory
 _STORE_LOCAL = 0x387
-# maximum number of threads of a block, and of places that a message lists
+# maximum number of threads in a block, and maximum number of addresses that a message lists
 _MOST_THREADS, _MOST_SHOWN = 1024, 3
 _INITIALISE = (
     "initialise it in one thread before its first use, then fence.mbarrier_init and a barrier of "
@@ -38,7 +39,8 @@ _INITIALISE = (
 )
 _GRID_CONSTANT = "declare the parameter `const __grid_constant__ CUtensorMap map`"
 _MAP_UNKNOWN = "the map's address is no longer in the registers"
-#: Rules that depend on the map of the copy. Only these rules are tested with each candidate.
+#: Identifiers of the rows of `CAUSES` that test the map of a copy. Only the causes of these rows
+#: are reported for a map that the copy may have used.
 _OF_A_MAP: Final = frozenset(
     (
         "MAP_KIND", "MAP_RANK", "COORDINATE_16B", "STORE_NEGATIVE", "IM2COL_START",
@@ -48,7 +50,7 @@ _OF_A_MAP: Final = frozenset(
 
 
 def likely_causes(use: Use, flow: Flow) -> tuple[Cause, ...]:
-    """Return likely causes of a fault without a known cause, the most likely first."""
+    """Return likely causes of a fault for which no cause was found, the most likely first."""
     op = use.op
     if op.is_arrival or op.is_wait or op.is_init:
         return tuple(_of_barrier(use))
@@ -116,7 +118,8 @@ def _barriers_in(use: Use) -> str:
 
 def _of_unknown_map(use: Use, flow: Flow) -> Iterator[Cause]:
     """Yield the likely causes of a failed copy whose map is unknown."""
-    # in this order: a misaligned map, zero bytes, each map among the parameters, maps elsewhere
+    # the causes come in this order: a misaligned map, zero bytes, each map among the parameters,
+    # maps elsewhere
     grid = use.warp.block.grid
     dump = use.warp.dump
     maps = maps_of(dump, grid) if grid is not None else ()
@@ -136,7 +139,8 @@ def _of_unknown_map(use: Use, flow: Flow) -> Iterator[Cause]:
             f"+{zeros:#x}, where a map may be that was never encoded",
             "look at the result of cuTensorMapEncode...; tma-dlpack explain reads its output",
         )
-    # maps whose tensor is in no allocation of the dump come first, as the most likely causes
+    # maps whose tensor is in no allocation of the dump come first, because they are most likely
+    # wrong
     for found in sorted(
         maps, key=lambda one: dump.global_memory(one.global_address, 1) is not None
     ):
@@ -170,7 +174,7 @@ def _of_unknown_map(use: Use, flow: Flow) -> Iterator[Cause]:
 
 
 def _zeros_in(grid: Grid, maps: Iterable[FoundMap]) -> int | None:
-    """Return the offset of 128 zero bytes in the parameters, outside of `maps`, or None."""
+    """Return the offset in the parameters of 128 zero bytes outside of `maps`, or None."""
     rest = bytearray(grid.parameters)
     for found in maps:
         rest[found.offset : found.offset + targets.MAP_BYTES] = b"\1" * targets.MAP_BYTES

@@ -1,8 +1,8 @@
 """Decoders of objects in memory: the 64 bits of an mbarrier, and the 128 bytes of a tensor map.
 
-NVIDIA does not publish the layout of an mbarrier. The layout below was measured on an H100 (driver
-580.159.04, 2026-11-22) in kernels that were stopped. In two tests with 512 and 1,000 random states,
-all decoded values were correct::
+NVIDIA does not publish the layout of an mbarrier. The layout below was measured in stopped kernels
+on an H100 (driver 580.159.04, 2026-11-22). In two tests with 512 and 1,000 random states, all
+decoded values were correct::
 
     bit  63     62 ........ 43  42  41 ...... 21  20 ....... 1  0
          phase  -(arrivals)     0   -(bytes)      -(count)      0
@@ -45,7 +45,7 @@ class Word:
 
     @classmethod
     def decode(cls, word: int) -> Word:
-        """Decode 64 bits; pending bytes are negative if bytes arrived before they were expected."""
+        """Decode 64 bits; `bytes` is negative if bytes came before an expect_tx announced them."""
         # the hardware stores negated numbers, and counts up
         count = -(word >> 1) & MOST
         return cls(
@@ -58,16 +58,17 @@ class Word:
 
     @classmethod
     def at(cls, shared: memoryview, offset: int) -> Word | None:
-        """Return the barrier at an offset, or None if the file lacks its 8 bytes."""
+        """Return the state of the barrier at an offset, or None if the file lacks its 8 bytes."""
         if offset % 8 or offset + 8 > len(shared):
             return None
         return cls.decode(int.from_bytes(shared[offset : offset + 8], "little"))
 
 
 def looks_like_one(word: Any, most_arrivals: int) -> Any:
-    """Return whether 64 bits, or each item of an array, can be an mbarrier in use."""
+    """Return whether 64 bits can be an mbarrier in use; an array gives a result for each item."""
     count, arrivals = -(word >> 1) & MOST, -(word >> 43) & MOST
-    # a phase ends when no arrivals and no bytes are pending, so one of the two must be pending
+    # a phase ends when no arrivals and no bytes are pending, so an mbarrier in use has pending
+    # arrivals or pending bytes
     is_between = (arrivals != 0) | (word >> 21 & 2 * MOST + 1 != 0)
     # bits 0 and 42 are always 0
     has_form = (word & 1 == 0) & (word >> 42 & 1 == 0)
@@ -76,10 +77,10 @@ def looks_like_one(word: Any, most_arrivals: int) -> Any:
 
 # -- tensor maps among the parameters --------------------------------------------------------------
 
-# alignment of a CUtensorMap in bytes (128 in CUDA 13 and later)
+# minimum alignment of a CUtensorMap in bytes; CUDA 13 and later align it to 128 bytes
 _ALIGNMENT = 64
-# maximum number of bits of a tensor's address; alignment of this address in bytes; divisor of the
-# bytes of a box's innermost row
+# maximum number of bits of a tensor's address; alignment of this address in bytes; the bytes of a
+# box's innermost row are a multiple of the last number
 _ADDRESS_BITS, _ADDRESS_UNIT, _INNER_BYTES = 57, 16, 16
 # The architecture for which the second half of a map was measured. This half has 16 words of 32
 # bits: the size of the box in bytes, 0, one of `_REPEATS`, then zeros.
@@ -107,7 +108,8 @@ def maps_of(dump: Dump, grid: Grid) -> tuple[FoundMap, ...]:
 
 @lru_cache(maxsize=256)
 def _maps(kernel: str, parameters: bytes, first: int, target: str) -> tuple[FoundMap, ...]:
-    # maps are aligned in the constant bank, in which the parameters begin at offset `first`
+    # a map's offset in the constant bank is aligned, and the parameters begin at offset `first` of
+    # the bank
     found = []
     start = -first % _ALIGNMENT
     while start + targets.MAP_BYTES <= len(parameters):
@@ -122,7 +124,7 @@ def _maps(kernel: str, parameters: bytes, first: int, target: str) -> tuple[Foun
 
 
 def _is_plausible(found: tma.TensorMap, data: bytes, target: str) -> bool:
-    """Return whether decoded bytes are a real map; other data rarely passes all tests below."""
+    """Return whether decoded bytes are really a map; other data rarely passes all these tests."""
     address = found.global_address
     box_bytes, unused, repeat, *others = struct.unpack("<16I", data[targets.MAP_BYTES // 2 :])
     is_drivers = box_bytes <= _MOST_BOX_BYTES and repeat in _REPEATS and not any((unused, *others))

@@ -1,4 +1,4 @@
-"""HTML of a post-mortem: the findings, the barriers at the time of the dump, and failed tiles."""
+"""HTML of a `PostMortem`: the findings, and pictures of the barriers and of copies that failed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from tma_dlpack.debug.postmortem.results import (
 
 # maximum number of barriers of a kernel that are drawn
 _MOST_DRAWN = 16
-# pixels: the left end of a barrier's bar, the length of the bar, the height of a row
+# in pixels: the left end of a barrier's bar, the length of the bar, the height of a row
 _LEFT, _BAR, _ROW = 30.0, 320, 30
 # minimum width of the mark at a misaligned coordinate, in pixels
 _LEAST_FAULT = 4
-# the innermost coordinate must be a multiple of this number of bits
+# a box must begin at a multiple of this number of bits (16 bytes) in the innermost dimension
 _COPY_BITS = 128
 _LEGEND = [
     (grid.Cell(0, 0, "even"), "phase of parity 0"),
@@ -35,7 +35,7 @@ _LEGEND = [
     (grid.Cell(0, 0, "even", hatched=True), "bytes pending"),
     (grid.Cell(0, 0, "conflict", hatched=True), "the barrier that hangs first"),
 ]
-_FOLLOWS = "HANG_FOLLOWS"  # the rule of a barrier that waits for another barrier
+_FOLLOWS = "HANG_FOLLOWS"  # `rule` of a barrier that waits for another barrier
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -45,9 +45,9 @@ class FrozenBarriers(tma.draw.Figure):
     Attributes
     ----------
     barriers : tuple of DeadBarrier
-        Barriers, sorted by address. If a barrier has different states in different blocks, one
-        state is drawn. States with a rule are preferred to states without a rule. Among the
-        remaining states, the state of the most blocks is drawn.
+        Barriers, sorted by address. If a barrier has different states in different blocks, only one
+        state is drawn. A state that shows a hang (its `rule` is not "") is preferred. Among such
+        states, the state that the most blocks have is drawn.
     """
 
     title: str
@@ -68,7 +68,7 @@ class FrozenBarriers(tma.draw.Figure):
 
 def _barrier_row(top: float, barrier: DeadBarrier) -> Iterator[grid.Cell]:
     """Draw a barrier: its parity, a bar of arrivals, its pending bytes, and waiting warps."""
-    # a barrier that only waits for another barrier is not marked
+    # a barrier whose warps wait because of another barrier is not marked
     is_guilty = bool(barrier.rule) and barrier.rule != _FOLLOWS
     yield grid.label(0, top, f"{barrier.address:#x}", "alarm" if is_guilty else "strong", 20)
     yield grid.Cell(4, top, ("even", "odd")[barrier.phase], str(barrier.phase), columns=20, rows=20)
@@ -99,7 +99,7 @@ def frozen(barriers: Iterable[DeadBarrier]) -> tuple[FrozenBarriers, ...]:
     kernels: dict[str, dict[int, DeadBarrier]] = {}
     for barrier in barriers:
         of_kernel = kernels.setdefault(barrier.kernel, {})
-        # If an address has several states, prefer a state that breaks a rule. Among such states,
+        # If an address has several states, prefer a state that shows a hang. Among such states,
         # prefer the state that the most blocks have.
         known = of_kernel.get(barrier.address)
         if known is None or (bool(barrier.rule), barrier.blocks) > (bool(known.rule), known.blocks):
@@ -113,7 +113,7 @@ def frozen(barriers: Iterable[DeadBarrier]) -> tuple[FrozenBarriers, ...]:
 
 
 def waits(barriers: Iterable[DeadBarrier]) -> tuple[tma.draw.Figure, ...]:
-    """Return a picture of the barriers that wait for each other, if there are any."""
+    """Return a picture that shows which barrier waits for which; () if none waits for another."""
     # a message of HANG_FOLLOWS has the addresses of the other barriers, such as "0x40"
     known = {f"{barrier.address:#x}": barrier for barrier in barriers}
     links = []
@@ -160,11 +160,12 @@ class WrongBox(boxes.TensorBox):
     """
 
     why: str = ""
-    # number of elements from the last multiple of 16 bytes to the box's first element
+    # number of elements from the last multiple of 16 bytes before the box to the box's first
+    # element
     off: int = 0
 
     def _plot(self, most: float = boxes.PLOT_WIDTH) -> grid.Grid:
-        """Draw the plot, and mark the elements from the last multiple of 16 bytes to the box."""
+        """Draw the plot, and mark the `off` elements before the box if the box is misaligned."""
         plot = boxes.TensorBox._plot(self, most)
         if not self.off:
             return plot
@@ -182,7 +183,7 @@ class WrongBox(boxes.TensorBox):
         return f"Nothing was copied: {self.why}."
 
     def legend(self) -> grid.Legend:
-        """Return the legend; it says "wanted" for "copied", because nothing was copied."""
+        """Return the legend with "wanted" in place of "copied", because nothing was copied."""
         own = [(cell, {"copied": "wanted"}.get(name, name)) for cell, name in boxes.LEGEND]
         mark = grid.Cell(0, 0, "conflict", hatched=True)
         return [*own, *[(mark, "off a multiple of 16 bytes")] * bool(self.off)]
@@ -195,14 +196,16 @@ def _tile(fault: Fault) -> Iterator[tma.draw.Figure]:
         return
     first, *rest = fault.coordinates
     step = 1 if whole.interleave else _COPY_BITS // whole.arguments.type_row.element_bits
-    # `tensor` refuses a misaligned coordinate, so the coordinate is rounded down to 16 bytes
+    # `boxes.tensor` refuses a misaligned coordinate, so the coordinate is rounded down to 16 bytes
     try:
         near = boxes.tensor(whole, (first // step * step, *rest)[::-1])
-    # the coordinates do not fit the map, because of another rank or a gather of four rows
+    # the coordinates do not fit the map: their number is not its rank, or the copy gathers four
+    # rows
     except tma.TmaError:
         return
     title, columns = near.title, near.columns
-    # move the box from the rounded coordinate to the misaligned one, at which no copy can begin
+    # move the box from the rounded coordinate to the misaligned coordinate, at which no copy can
+    # begin
     if first % step:
         title = f"{title.partition(' at ')[0]} at {fault.coordinates[::-1]}"
         columns = replace(columns, start=first)

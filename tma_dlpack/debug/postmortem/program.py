@@ -1,4 +1,4 @@
-"""Runner of programs with GPU core dumps switched on, and of cuda-gdb for running processes."""
+"""Runner of programs with GPU core dumps switched on; it also dumps running processes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tma_dlpack.debug.postmortem.dump import Dump
 from tma_dlpack.debug.postmortem.results import DeadBarrier, Fault, PostMortem
 from tma_dlpack.debug.programs import status_of
 
-#: Parts that every dump leaves out. The reader does not need the constant banks, because parameters
-#: have their own sections. If the dump includes constant banks, driver 580.159.04 stops writing
-#: after 69 KB in a torch process.
+#: Parts that every dump leaves out. `postmortem` does not need the constant banks, because
+#: parameters have their own sections. With the constant banks, driver 580.159.04 stops writing the
+#: dump of a torch process after 69 KB.
 _SKIPPED: Final = "skip_nonrelocated_elf_images,skip_constbank_memory"
 #: Parts that are left out by default. Without global memory, a dump is small and has no user data.
 _MEMORY: Final = "skip_global_memory,skip_local_memory"
 #: `_LOOK_SECONDS` is the time between two checks of the dumps. If the dumps have not grown for
-#: `_SETTLED_SECONDS`, they may be complete.
+#: `_SETTLED_SECONDS`, they may be complete, so they are read.
 _LOOK_SECONDS, _SETTLED_SECONDS = 0.05, 1.0
 #: The wait for complete dumps is given up in three cases: the dumps have not grown for
 #: `_QUIET_SECONDS`; the process has ended, and the dumps have not grown for `_ENDED_SECONDS`; the
@@ -79,7 +79,7 @@ def run(
     keep: Path | None = None,
     with_global: bool = False,
 ) -> Ended:
-    """Run a program, and read its dumps after a fault, after `after` seconds, or after Ctrl-C.
+    """Run a program that is dumped after a fault, `after` seconds or Ctrl-C, and read its dumps.
 
     Parameters
     ----------
@@ -106,8 +106,8 @@ def run(
             child = programs.begin(words, environment(folder, with_global))
             if isinstance(child, OSError):
                 return Ended(status_of(child), None, (f"{words[0]}: {child.strerror}",))
-            # from now on, this process counts presses of Ctrl-C; the program continues to ignore
-            # Ctrl-C
+            # from now on, this process counts presses of Ctrl-C; the child process continues to
+            # ignore them
             signal.signal(signal.SIGINT, lambda number, frame: interrupted.append(number))
             notes = _wait(child, folder, after, interrupted)
         found, more = _read_all(folder, read, keep)
@@ -116,7 +116,7 @@ def run(
 
 @contextmanager
 def _interrupts(interrupted: list[int]) -> Iterator[None]:
-    """Ignore Ctrl-C in a program that starts inside this context, and in this process.
+    """Ignore Ctrl-C in this process, and in a program that starts inside this context.
 
     After Ctrl-C, `run` requests a dump, which ends the program. Other signals are unchanged.
     """
@@ -135,7 +135,7 @@ def _say(text: str) -> None:
 def _wait(
     child: subprocess.Popen[bytes], folder: Path, after: float | None, interrupted: list[int]
 ) -> tuple[str, ...]:
-    """Wait until the program ends, or dump it after Ctrl-C or `after` seconds; return notes."""
+    """Wait until the program ends, and return notes; after Ctrl-C or `after` seconds, dump it."""
     start = time.monotonic()
     while child.poll() is None:
         if interrupted or (after is not None and time.monotonic() - start >= after):
@@ -243,7 +243,7 @@ def _read_all(folder: Path, read: Reader, keep: Path | None) -> tuple[PostMortem
 
 
 def merged(found: Sequence[PostMortem]) -> PostMortem | None:
-    """Merge the findings of dumps, so that each kind occurs once; return None for no dumps."""
+    """Return the findings of several dumps as one `PostMortem`; return None for no dumps."""
     if len(found) < 2:
         return found[0] if found else None
     # equal faults, and equal states of a barrier, become one finding with the sum of their warps

@@ -1,4 +1,4 @@
-"""Records of a dump's kernels, faults, barriers and maps, with their text and JSON."""
+"""Classes of the result of `postmortem`, with its kernels, faults, barriers and maps."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tma_dlpack.debug.names import demangled
 from tma_dlpack.debug.postmortem.sass import STORES
 
 Triple = tuple[int, int, int]
-# first bit of the block's rank in a shared::cluster address; the lower bits are the offset in the
-# block's shared memory
+# lowest bit of a block's rank in a shared::cluster address; the bits below it are the offset in
+# this block's shared memory
 BLOCK_SHIFT = 24
 # maximum number of characters of a kernel's name with its arguments
 _MOST_FULL_NAME = 300
-# maximum number of findings of a kind in the text; the JSON has all findings
+# maximum number of faults, of barriers, and of a kernel's positions in the text; the JSON has all
 _MOST_SHOWN = 12
-# attributes of a map in JSON
+# attributes of a map that the JSON has
 _MAP_FIELDS = ("kind", "rank", "data_type", "global_dim", "box_dim", "tx_bytes")
 
 
@@ -31,14 +31,14 @@ class Cause(NamedTuple):
     rule: str
     message: str
     fix: str
-    # True if a measurement showed that the cause ends in the reported error
+    # True if this cause was measured to produce the error that the hardware reported
     is_sure: bool
-    # True if the cause is only a candidate, because the file lacks an operand that would prove it
+    # True if the cause is only possible, because the file lacks an operand that would prove it
     is_likely: bool = False
 
 
 class WarpPlace(NamedTuple):
-    """A position in the code, with the number of warps at it."""
+    """A position in the code, and the number of warps that are there."""
 
     what: str
     lines: tuple[str, ...]  # ``file:line``, the innermost line first
@@ -54,14 +54,14 @@ class DeadKernel:
     Attributes
     ----------
     name : str
-        C++ name without arguments; `mangled` is the mangled name. In a dump of several GPUs, the
-        kernels' names in all records end with the GPU, such as "on GPU 1".
+        C++ name without arguments; `mangled` is the mangled name. In a dump of several GPUs, each
+        name of a kernel ends with the GPU, such as "on GPU 1".
     grid, block, cluster : tuple of int
         Sizes of the launch, x first; `cluster` is (0, 0, 0) for a launch without clusters.
     blocks, warps : int
         Numbers of blocks and of warps that were on the GPU.
     standing : tuple of WarpPlace
-        Positions of warps as ``(what, lines, warps)``, the most frequent position first.
+        Positions in the code as ``(what, lines, warps)``, the position of the most warps first.
     """
 
     name: str
@@ -103,13 +103,14 @@ class FoundMap:
 @errors.sealed
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of one or more warps at one instruction, with one reason.
+    """One or more warps that failed at the same instruction for the same reason.
 
     Attributes
     ----------
     kernel : str
     lines : tuple of str
-        Lines ``file:line``: the innermost line, then its callers; empty without ``-lineinfo``.
+        Source lines ``file:line``: the innermost line, then its call sites; empty without
+        ``-lineinfo``.
     block, thread : tuple of int or None
         blockIdx and threadIdx of a thread of the first warp, x first; None if the warp had ended.
     alike : int
@@ -119,18 +120,19 @@ class Fault:
     instruction : str
         Name of the machine instruction, such as "UTMALDG.3D".
     destination, barrier : int or None
-        Addresses of the tile and of the mbarrier in shared memory. For a store, the tile is the
-        source of the copy, but its address is also in `destination`. Bits 24 and up of an address
-        are the rank of the block in its cluster.
+        Addresses of the tile and of the mbarrier in shared memory. For a store, `destination` is
+        the address of the tile that is copied to global memory. Bits 24 and up of an address are
+        the rank of the block in its cluster.
     coordinates : tuple of int or None
         Coordinates of the copy, the innermost first.
     map : FoundMap or TensorMap or None
         The map of the copy.
     causes : tuple of Cause
-        Every cause whose test holds, as ``(rule, message, fix, is_sure, is_likely)``, the sure
-        causes first. If no test holds, `causes` has the likely causes.
+        Every mistake that the operands show, as ``(rule, message, fix, is_sure, is_likely)``.
+        Mistakes that produce the reported error (`is_sure`) come first. If the operands show no
+        mistake, `causes` has the likely causes.
     notes : tuple of str
-        The parts of the fault that the file lacks.
+        Data about the fault that the file lacks.
     listing : tuple of str
         Lines of machine code around the instruction; empty if nvdisasm is not installed.
     """
@@ -152,12 +154,12 @@ class Fault:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """The attributes that are equal in all warps with the same fault."""
+        """Key of the fault; warps whose faults have the same key are one `Fault`."""
         return self.kernel, self.lines, self.instruction, self.exception, self.rule
 
     @property
     def rule(self) -> str:
-        """Rule of the first cause; "UNKNOWN" without a cause."""
+        """Identifier of the first cause, such as "MAP_KIND"; "UNKNOWN" without a cause."""
         return self.causes[0].rule if self.causes else "UNKNOWN"
 
     @property
@@ -185,17 +187,19 @@ class DeadBarrier:
     count : int
         Number of arrivals in each phase.
     arrivals, bytes : int
-        Pending arrivals and bytes; bytes are negative if they arrived before they were expected.
+        Numbers of pending arrivals and pending bytes. `bytes` is negative if bytes arrived before
+        an expect_tx announced them.
     phase : int
         Parity of the current phase.
     blocks, waiting : int
         Number of blocks with this state, and number of their warps that wait at the barrier.
     lines : tuple of str
-        Source lines ``file:line`` of the wait: the innermost line, then its callers.
+        Source lines ``file:line`` of the wait: the innermost line, then its call sites.
     parity : int or None
         Parity for which the warps wait; None if no warp waits, or if the parity is unknown.
     rule, message, fix : str
-        Id of the broken rule, reason for the hang, and fix; "" if the state shows no hang.
+        Identifier of the reason for the hang, description of this reason, and its fix; "" if the
+        state shows no hang.
     """
 
     kernel: str
@@ -219,7 +223,8 @@ class DeadBarrier:
 class PostMortem(public.Drawn):
     """The kernels, faults, barriers and maps in a GPU core dump, as `postmortem` returns them.
 
-    ``print(pm)`` shows each kind of finding once, and notebooks show the findings with pictures.
+    Equal findings are listed once. ``print(pm)`` shows them as text, and notebooks show them with
+    pictures.
 
     Attributes
     ----------
@@ -230,7 +235,7 @@ class PostMortem(public.Drawn):
     maps : tuple of FoundMap
         The tensor maps among the kernels' parameters.
     notes : tuple of str
-        The parts that the file lacks or that could not be read.
+        Remarks, such as the parts of the dump that are missing or could not be read.
     """
 
     path: str
@@ -248,7 +253,7 @@ class PostMortem(public.Drawn):
 
     @property
     def findings(self) -> tuple[report.Finding, ...]:
-        """A finding for each cause of each fault, and for each barrier with a rule."""
+        """The causes of all faults, and the reasons for all hangs, as findings."""
         found = [*map(findings_of, self.faults), *map(findings_of, self.barriers)]
         return tuple(itertools.chain(*found))
 
@@ -303,7 +308,7 @@ class PostMortem(public.Drawn):
 
 
 def _plain(value: Any) -> Any:
-    """Return a record as dicts, lists and numbers, which JSON can store."""
+    """Return a value of the result as dicts, lists, texts and numbers, which JSON can store."""
     if isinstance(value, FoundMap):
         return {**_plain(value.map), "kernel": value.kernel, "offset": value.offset}
     if isinstance(value, tma.TensorMap):
@@ -340,7 +345,7 @@ def place_words(lines: tuple[str, ...]) -> str:
 
 
 def _short_place(lines: tuple[str, ...]) -> list[str]:
-    """Return the innermost line, and the first caller that is in another file."""
+    """Return the innermost line, and the first call site that is in another file."""
     called = [line for line in lines if _file_of(line) != _file_of(lines[0])]
     return [*lines[:1], *(f"called at {line}" for line in called[:1])]
 
@@ -391,7 +396,7 @@ def _cause_lines(one: Fault | DeadBarrier) -> Iterator[str]:
 
 
 def findings_of(one: Fault | DeadBarrier) -> Iterator[report.Finding]:
-    """Yield a finding for each cause of a fault, or for the rule of a barrier."""
+    """Yield a finding for each cause of a fault, or one finding for the hang at a barrier."""
     causes = one.causes if isinstance(one, Fault) else ()
     for cause in causes or (Cause(one.rule, one.message, one.fix, True),) * bool(one.rule):
         sure = "" if cause.is_sure else "also wrong, though it ends otherwise: "

@@ -1,9 +1,10 @@
-"""Decoder of machine code, for the instructions of TMA and mbarriers and their operands.
+"""Decoder of machine code. It finds TMA and mbarrier instructions, and reads their operands.
 
-A coding maps the opcode of a TMA instruction (bits 0..11) to its operands. The operands are in
-uniform registers, whose numbers are in bits 32..39 and bits 24..31. sm_90a, sm_100a, sm_103a,
-sm_110a and sm_120a have the same codings with one exception. The number of the uniform register of
-SYNCS has 6 bits on sm_90a, and 8 bits on the other targets.
+The operands of a TMA instruction are in consecutive uniform registers. The instruction has the
+numbers of the first registers in bits 32..39 and in bits 24..31. Its opcode, in bits 0..11,
+determines which operands these are: a `Coding` lists them. sm_90a, sm_100a, sm_103a, sm_110a and
+sm_120a have the same codings. One field differs: the number of the uniform register of SYNCS
+(`Instruction.third`) has 6 bits on sm_90a, and 8 bits on the other targets.
 
 Source: the listing by nvdisasm 13.5 of code from ptxas 13.0 (tests/postmortem/codings.cu).
 """
@@ -14,22 +15,23 @@ from dataclasses import dataclass
 from typing import ClassVar, Final, NamedTuple
 
 INSTRUCTION_BYTES = 16
-ALWAYS = 7  # the guard PT
+ALWAYS = 7  # the predicate PT, which is always true
 ZERO_REGISTER = 255  # RZ
 KNOWN_TARGETS = ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
 
 
 def signed(value: int, bits: int) -> int:
-    """Return a value of `bits` bits as a two's complement number."""
+    """Return the signed number whose two's complement, in `bits` bits, is `value`."""
     return value - (value >> bits - 1 << bits)
 
 
 class Coding(NamedTuple):
-    """A TMA instruction and the operands in its uniform registers, named as in `causes.Use`.
+    """A TMA instruction, and the operands in its uniform registers (attributes of `causes.Use`).
 
     The operands of `first` begin at the register whose number is in bits 32..39. The operands of
     `second` begin at the register whose number is in bits 24..31. The address of a map or of global
-    memory takes two registers. `coordinates` is last and takes one register for each coordinate.
+    memory takes two registers. `coordinates` is always the last operand, and takes one register for
+    each coordinate. Every other operand takes one register.
     """
 
     name: str
@@ -39,7 +41,7 @@ class Coding(NamedTuple):
 
 _MAP, _GLOBAL, _SHARED = ("map_address",), ("global_address",), ("shared_address",)
 _LOAD, _STORE = (*_SHARED, "barrier", "coordinates"), (*_SHARED, "coordinates")
-# instructions whose address in shared memory is the source of the copy
+# names of the instructions that copy from shared memory to global memory
 STORES = ("UTMASTG", "UTMAREDG", "UBLKCP.G", "UBLKRED.G")
 # opcode -> coding of a tensor copy; each tensor copy has two opcodes, 0x3.. and 0x5..
 _CODINGS: Final = {
@@ -56,25 +58,26 @@ _CODINGS: Final = {
 _BULK: Final = {
     1: Coding("UBLKCP.S.G", (*_SHARED, "barrier"), _GLOBAL),
     2: Coding("UBLKCP.G.S", _GLOBAL, _SHARED),
-    # `second` is empty, because the source is in shared memory, too, and `Use` has no attribute for
-    # the address of such a source
+    # The source is in shared memory, too. `Use` has no attribute for the address of such a source,
+    # so `second` is empty.
     3: Coding("UBLKCP.S.S", (*_SHARED, "barrier"), ()),
 }
 _BULK_REDUCE: Final = Coding("UBLKRED.G.S", _GLOBAL, _SHARED)
 _UBLKCP, _UBLKRED = 0x3BA, 0x3BB
-_MODES: Final = ("", ".IM2COL", ".W128", ".W", ".GATHER4")  # bits 82..84
-_REDUCTIONS: Final = ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR")  # bits 87..89
+_MODES: Final = ("", ".IM2COL", ".W128", ".W", ".GATHER4")  # index: bits 82..84
+_REDUCTIONS: Final = ("ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR")  # index: bits 87..89
 # opcodes of SYNCS on an mbarrier: test_wait or try_wait, arrive or expect_tx, init
 _PHASECHK, _ARRIVE, _EXCH = 0x5A7, 0x9A7, 0x5B2
-#: Bits 84..86 -> the form of an arrival. ``A`` is followed by the number of arrivals, and ``T`` by
-#: the number of bytes. R stands for the value of the register operand.
+#: Bits 84..86 of an arrival -> modifier in its name. ``A`` is followed by the number of arrivals,
+#: and ``T`` by the number of bytes. R stands for the value of the register operand.
 _ARRIVALS: Final = {0: "", 1: ".A1T0", 2: ".A0TX", 3: ".A0TR", 5: ".ART0"}
-# BSSY has the distance to the place where the threads of a warp meet again; the threads wait for
-# each other at BSYNC
+# Opcodes of control flow. The threads of a warp wait for each other at BSYNC. Then they continue
+# together at an instruction, whose distance is in BSSY.
 _EXIT, BSSY, BSYNC = 0x94D, 0x945, 0x941
 _BRANCHES: Final = (0x947, 0x547)
 _NO_RETURN: Final = (0x950, 0x949)  # RET, BRX
-# opcode -> name of another instruction at which warps wait, sleep or trap
+# opcode -> name of an instruction at which warps wait, sleep or trap, or which initialises an
+# mbarrier
 _OTHERS: Final = {
     0x31D: "BAR",
     0xB1D: "BAR",
@@ -86,7 +89,8 @@ _OTHERS: Final = {
     0x348: "WARPSYNC",
     _EXCH: "SYNCS.EXCH.64",
 }
-#: Instructions that write no register, so that bits 16..23 have another meaning.
+#: Opcodes of instructions that write no register. Their bits 16..23 are not the number of a target
+#: register.
 _NO_TARGET: Final = frozenset(
     (
         *_BRANCHES, _EXIT, BSSY, BSYNC, 0x95D, 0x918, 0x948, 0xB1D, 0x31D, 0x992, 0x98F,
@@ -94,8 +98,8 @@ _NO_TARGET: Final = frozenset(
         0x385, 0x387, 0x388, 0x844, 0x985, 0x986, 0x3C6, 0x91A, 0x946, 0x9C5, 0x9C7,  # stores
     )
 )  # fmt: skip
-#: Instructions that write a uniform register, whose number is in bits 16..23. Bits 8..11 of an
-#: opcode are the kinds of its operands.
+#: Opcodes of instructions that write a uniform register, whose number is in bits 16..23. Bits 8..11
+#: of an opcode tell the kinds of the operands, such as registers or constants.
 _UNIFORM: Final = frozenset(
     kind << 8 | code
     for kind in (2, 7, 8, 9, 10, 12)
@@ -104,27 +108,28 @@ _UNIFORM: Final = frozenset(
         0xBF, 0xC3, 0xCA,
     )
 )  # fmt: skip
-#: Instructions that write one register, such as moves, sums, shifts, logic and comparisons. Any
-#: other instruction is assumed to write at least two registers.
+#: Opcodes of instructions that write one register, such as moves, sums, shifts, logic and
+#: comparisons. An instruction in none of these sets is assumed to write two registers.
 _SHORT: Final = frozenset(
     kind << 8 | code
     for kind in (2, 4, 8, 9, 10, 12)
     for code in (0x02, 0x10, 0x11, 0x12, 0x16, 0x17, 0x19, 0x24, 0x07, 0x0C)
 ) | {0x919, 0x9A7}
-#: Loads of up to 128 bits, which write up to four registers.
+#: Opcodes of loads of up to 128 bits, which write up to four registers.
 _LONG: Final = frozenset((0x981, 0x984, 0x980, 0x983, 0x23B, 0x83B, 0xB82))
-# low 8 bits of the opcode of every form of HGMMA, which writes up to 128 registers
+# low 8 bits of the opcodes of HGMMA, which are equal in all its forms; HGMMA writes up to 128
+# registers
 _MATRIX: Final = 0xF0
-# block barriers, stores and the cluster barrier, which a loop that only waits does not contain
+# opcodes of block barriers, stores and the cluster barrier; a loop that only waits has none of them
 _WORK: Final = frozenset((0xB1D, 0x31D, 0x385, 0x387, 0x388, 0x844, 0x985, 0x986, 0xDC7))
-# instructions that write two uniform registers
+# opcodes of instructions that write two uniform registers
 _WIDE: Final = (0x2A5, 0x8A5)
-# loads from constant memory (ULDC, LDCU); a load of 64 bits writes two uniform registers
+# opcodes of loads from constant memory (ULDC, LDCU); a load of 64 bits writes two uniform registers
 _LOADS: Final = (0xAB9, 0x7AC)
 
 
 class _Bits:
-    """A descriptor of an instruction's field, which has `count` bits and begins at bit `first`."""
+    """A Python descriptor for a field of `count` bits, which begins at bit `first`."""
 
     def __init__(self, first: int, count: int) -> None:
         self.first: int = first
@@ -150,17 +155,20 @@ class Instruction:
     convergence: ClassVar[_Bits] = _Bits(16, 4)
     # register, or uniform register, that receives the result
     target: ClassVar[_Bits] = _Bits(16, 8)
-    # operands, which are uniform registers in TMA instructions, and registers in other instructions
+    # numbers of the operands' registers, which are uniform registers in TMA and other uniform
+    # instructions
     second: ClassVar[_Bits] = _Bits(24, 8)
     first: ClassVar[_Bits] = _Bits(32, 8)
-    # constant operand, in place of `first`; in a BSSY, the distance in bytes to the meeting place
+    # constant operand, in instructions that have a constant in place of `first`; in a BSSY, the
+    # distance in bytes from the next instruction to the place where the threads of the warp
+    # continue together
     constant: ClassVar[_Bits] = _Bits(32, 32)
-    # operation of a reduction: index in `_REDUCTIONS`
+    # operation of a reduction, which is an index in `_REDUCTIONS`
     operation: ClassVar[_Bits] = _Bits(87, 3)
 
     @property
     def third(self) -> int:
-        """Number of the uniform register in bits 64..69, or in bits 64..71 on GPUs after sm_90."""
+        """Number of a third uniform register: bits 64..69 on sm_90, bits 64..71 on later GPUs."""
         return self.high & (0x3F if self.major == 9 else 0xFF)
 
     @property
@@ -182,12 +190,12 @@ class Instruction:
 
     @property
     def rank(self) -> int:
-        """Rank of a tensor copy, which is bits 79..81 plus 1."""
+        """Rank of a tensor copy: 1 plus the number in bits 79..81."""
         return (self.high >> 15 & 7) + 1
 
     @property
     def mode(self) -> str:
-        """Mode of a tensor copy in the instruction's name, such as "", ".IM2COL" or ".GATHER4"."""
+        """Mode of a tensor copy, as in the instruction's name: "", ".IM2COL", ".GATHER4", ..."""
         # in a store, code 2 means .SCATTER4
         code = self.high >> 18 & 7
         if self.opcode in (0x5B5, 0x3B5) and code == 2:
@@ -231,12 +239,12 @@ class Instruction:
 
     @property
     def arrival(self) -> str:
-        """Form of an arrival as in `_ARRIVALS`; "" is one arrival with bytes from a register."""
+        """Modifier of an arrival, as in `_ARRIVALS`; "" is an arrive.expect_tx."""
         return _ARRIVALS.get(self.high >> 20 & 7, "")
 
     @property
     def name(self) -> str:
-        """Name of the instruction in nvdisasm's listings; "" if no rule needs it."""
+        """Name of the instruction in nvdisasm's listings; "" if this decoder has no name for it."""
         coding = self.coding
         multicast = ".MULTICAST" if self.is_multicast else ""
         if coding is not None and self.has_map:
@@ -256,7 +264,7 @@ class Instruction:
         """Numbers of the uniform registers that the instruction writes."""
         if self.opcode not in _UNIFORM:
             return range(0)
-        # bits 73..75 are the size of a load, in which 5 means 64 bits
+        # bits 73..75 encode the size of a load, and 5 means 64 bits
         is_wide = self.opcode in _WIDE or (self.opcode in _LOADS and self.high >> 9 & 7 == 5)
         return range(self.target, self.target + 1 + is_wide)
 
@@ -280,13 +288,13 @@ class Instruction:
 
     @property
     def does_work(self) -> bool:
-        """Whether the instruction does more than wait, such as a copy or an arrival."""
+        """Whether the instruction does more than wait; for example, it is a copy or an arrival."""
         is_other = self.is_arrival or self.is_matrix or self.opcode in _WORK
         return is_other or self.coding is not None
 
     @property
     def set_scoreboards(self) -> tuple[int, int]:
-        """The scoreboards for the end of the write and for the end of the reads; 7 means none."""
+        """Scoreboards that are set until the write, and until the reads, are done; 7 means none."""
         return self.high >> 46 & 7, self.high >> 49 & 7
 
     @property
@@ -296,6 +304,6 @@ class Instruction:
 
     @property
     def ends(self) -> bool:
-        """Whether the next instruction in memory cannot run after this instruction."""
+        """Whether a thread never continues with the next instruction in memory."""
         # an EXIT, branch or return without a predicate is always taken
         return self.guard == ALWAYS and self.opcode in (_EXIT, 0x947, *_NO_RETURN)

@@ -1,4 +1,4 @@
-"""Survey of the position of every warp, and of the states of the barriers at which warps wait."""
+"""Survey of a dump: the position of every warp in the code, and the state of every mbarrier."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from tma_dlpack.debug.postmortem.memory import Word, looks_like_one, maps_of, of
 from tma_dlpack.debug.postmortem.results import FoundMap
 from tma_dlpack.debug.postmortem.sass import INSTRUCTION_BYTES
 
-# maximum count of a barrier without waiting warps; 8 bytes with a larger count are ignored
+# If no warp waits at 8 bytes that look like an mbarrier, they are taken as an mbarrier only if
+# their count is at most this number.
 _MOST_ARRIVALS = 4096
-# maximum distance, in bytes, between two barriers of one array
+# maximum distance in bytes between two mbarriers that are taken as members of one array
 _NEIGHBOURS = 64
 _WARP_THREADS, _WARPGROUP_THREADS = 32, 128
 TRAP = "at a trap (__trap, a failed assert)"
 _WAIT = "at the wait of an mbarrier"
 _AT_WGMMA = "at a wgmma, which needs all four warps of its warpgroup"
 _OF_THE_WARP = "where the threads of a warp meet (WARPSYNC, BSYNC)"
-#: Name of an instruction -> description of the threads that are at this instruction or, for BAR and
-#: BPT, after it.
+#: Name of an instruction -> description of threads that are at this instruction. For threads at a
+#: BAR or BPT, the program counter is at the next instruction.
 _STANDING: Final = {
     "BAR": "at a barrier of the block (__syncthreads, bar.sync)",
     "BPT": TRAP,
@@ -35,7 +36,7 @@ _STANDING: Final = {
     "HGMMA": _AT_WGMMA,
 }
 _ELSEWHERE = "elsewhere: no control flow ties it to the wait of an mbarrier"
-_ANNOUNCING = ("", ".A0TX", ".A0TR")  # forms of arrivals that announce bytes
+_ANNOUNCING = ("", ".A0TX", ".A0TR")  # values of `Instruction.arrival` in an expect_tx
 
 
 class Wait(NamedTuple):
@@ -47,9 +48,10 @@ class Wait(NamedTuple):
 
 
 class Code(NamedTuple):
-    """Facts about copies and barriers that the code of a kernel shows without register values."""
+    """Data about a kernel's copies and barriers that its code shows without values of registers."""
 
-    # numbers of bytes that arrivals announce; None stands for a number that is not constant
+    # numbers of bytes that the kernel announces (expect_tx); None stands for a number that is not
+    # constant
     announces: frozenset[int | None] = frozenset()
     multicasts: bool = False
     # offsets of the barriers whose addresses the code computes from constants
@@ -58,7 +60,7 @@ class Code(NamedTuple):
 
 @dataclass(slots=True)
 class State:
-    """A state that the barrier at one address has in one or more blocks of a kernel."""
+    """A state of the mbarrier at one address, and data about the blocks with this state."""
 
     kernel: Kernel
     address: int  # offset in a block's shared memory
@@ -67,17 +69,18 @@ class State:
     maps: tuple[FoundMap, ...] = ()
     blocks: int = 0
     waits: Counter[Wait] = field(default_factory=Counter)
-    # states of other barriers at which warps of the same blocks wait
+    # (address, word) -> state of another barrier at which warps of the same blocks wait
     here: dict[tuple[int, Word], State] = field(default_factory=dict)
-    # addresses of other barriers at which warps of the cluster's other blocks wait
+    # addresses, other than `address`, of barriers at which warps of the cluster's other blocks wait
     far: set[int] = field(default_factory=set)
     # states of the barriers at this address in other blocks of the cluster
     peers: set[Word] = field(default_factory=set)
     # True if no barrier of the kernel has had an arrival yet
     is_first: bool = False
-    # number of warps at a wgmma, if other warps of their warpgroup wait at this barrier
+    # number of warps that are at a wgmma, while other warps of their warpgroup wait at this barrier
     passed: int = 0
-    # number of ended warps of a block, if all other warps of the cluster wait at this address
+    # Number of warps of a block that have ended. It is 0 unless all other warps of the cluster wait
+    # at this address.
     ended: int = 0
 
     @property
@@ -97,13 +100,21 @@ class State:
 
     @property
     def announced(self) -> int | None:
-        """Bytes of each phase; None unless the count is 1 and the code announces one constant."""
+        """Number of bytes that each phase expects; None if it is unknown.
+
+        It is known only if each phase has one arrival, and all arrivals in the code announce the
+        same constant.
+        """
         is_one = self.word.count == 1 and len(self.code.announces) == 1
         return next(iter(self.code.announces)) if is_one else None
 
     @property
     def is_behind(self) -> bool:
-        """Whether bytes came by multicast from a block whose own barrier has had an arrival."""
+        """Whether bytes of another block's multicast came before this block announced them.
+
+        It is true only if the other block's barrier at this address has had an arrival in the same
+        phase.
+        """
         return (
             self.word.bytes < 0
             and self.code.multicasts
@@ -113,7 +124,11 @@ class State:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether a block that may send bytes by multicast has no arrival at its own barrier."""
+        """Whether another block, which may send bytes by multicast, has not yet begun its phase.
+
+        It is true if the other block's barrier at this address is in the same phase without an
+        arrival.
+        """
         return self.code.multicasts and any(
             peer.phase == self.word.phase and peer.arrivals == peer.count for peer in self.peers
         )
@@ -125,9 +140,9 @@ class State:
 
 
 class _Stands(NamedTuple):
-    """A position of threads of a warp, and the barrier at which they wait."""
+    """A position in the code at which threads of a warp are, and the barrier at which they wait."""
 
-    words: str  # a value of `_STANDING`, or another description
+    words: str  # description, such as a value of `_STANDING`
     # the fields of `Wait`, in the same order
     lines: tuple[str, ...] = ()
     parity: int | None = None
@@ -136,7 +151,7 @@ class _Stands(NamedTuple):
 
 
 class _Waited(NamedTuple):
-    """A barrier of a block at which warps wait for the current phase."""
+    """A barrier of a block, and the waits of warps at this barrier for its current phase."""
 
     word: Word
     waits: Counter[Wait]
@@ -144,7 +159,7 @@ class _Waited(NamedTuple):
 
 
 class _Blocked(NamedTuple):
-    """A block, the barriers at which its warps wait (by address), and the number of its warps."""
+    """A block, the barriers at which its warps wait, and the number of its warps in the dump."""
 
     block: Block
     waited: dict[int, _Waited]
@@ -158,12 +173,14 @@ class Survey:
         self.dump = dump
         # (kernel, address, word) -> state
         self.states: dict[tuple[Kernel, int, Word], State] = {}
-        # kernel -> {(words, lines) of a position: number of groups of threads}
+        # kernel -> {(words, lines) of a position: number of groups of threads at this position};
+        # the threads of a group belong to one warp
         self.standing: dict[Kernel, Counter[tuple[str, tuple[str, ...]]]] = defaultdict(Counter)
         self.blocks: dict[Kernel, list[Block]] = defaultdict(list)
         self.warps: Counter[Kernel] = Counter()
         self._codes: dict[Kernel, Code] = {}
-        # blocks are grouped by cluster, because a barrier may need bytes from another block
+        # blocks are grouped by cluster, because a barrier may need bytes from another block of its
+        # cluster
         clusters: dict[tuple[Kernel, tuple[int, ...]], list[_Blocked]] = defaultdict(list)
         for block in dump.blocks:
             kernel = dump.kernel_of(block.grid)
@@ -200,7 +217,8 @@ class Survey:
             word = Word.at(block.shared, address)
             if word is None:
                 continue
-            # a warp with the other parity waits for a phase that has ended, so its wait will end
+            # if a warp waits for the other parity, its phase has already ended, so the wait will
+            # end
             stuck = [(n, wait) for n, wait in found if wait.parity in (None, word.phase)]
             if stuck:
                 groups = {_warpgroup(warps[n]) for n, _ in stuck}
@@ -209,7 +227,7 @@ class Survey:
         return one
 
     def _add(self, kernel: Kernel, one: _Blocked, others: list[_Blocked]) -> None:
-        """Add the barriers at which a block waits; `others` are the cluster's other blocks."""
+        """Add the barriers at which `one` waits; `others` are the other blocks of its cluster."""
         states = {}
         for address, (word, waits, passed) in one.waited.items():
             states[address, word] = state = self.state(kernel, one.block, address, word)
@@ -225,7 +243,7 @@ class Survey:
             state.here |= {other: found for other, found in states.items() if other[0] != key[0]}
 
     def state(self, kernel: Kernel, block: Block, address: int, word: Word) -> State:
-        """Return the state of a barrier; add a state that is not known yet."""
+        """Return the `State` for these values; create and add it at the first call."""
         key = kernel, address, word
         if key not in self.states:
             maps = maps_of(self.dump, block.grid) if block.grid is not None else ()
@@ -245,8 +263,8 @@ class Survey:
         if not waits:
             return _Stands(_standing_words(flow, place), self.dump.lines_at(pc))
         lines = self.dump.lines_at(function.start + INSTRUCTION_BYTES * waits[0])
-        # the wait is in a loop, so it ran before `pc` and will run again after it; its operands may
-        # be known for only one of these two runs
+        # The wait is in a loop, so it ran before `pc`, and will run again after `pc`. Its operands
+        # may be known for only one of these two runs.
         for ahead in (False, True):
             registers = Registers(warp, flow, pc, lane, ahead)
             address = _only(registers.barrier(wait) for wait in waits)
@@ -265,7 +283,7 @@ class Survey:
         return self._codes[kernel]
 
     def _read_code(self, block: Block) -> Code:
-        """Return the facts that the code of a block's kernel shows without register values."""
+        """Return the `Code` of a block's kernel."""
         function = self.dump.function_of(block.grid)
         flow = flow_of(self.dump, function) if function is not None else None
         warp = next(self.dump.warps(block), None)
@@ -287,8 +305,8 @@ class Survey:
     def _add_quiet(self, kernel: Kernel, blocks: list[Block]) -> None:
         """Add the barriers at which no warp waits.
 
-        8 bytes that look like an mbarrier are added if they are near a known barrier, or if all
-        blocks have such bytes at the same address.
+        8 bytes of shared memory that look like an mbarrier are added in two cases: they are near a
+        known barrier, or all blocks have such bytes at the same address.
         """
         waited = {*self.states}
         known = {address for name, address, _ in waited if name == kernel}
@@ -298,8 +316,8 @@ class Survey:
             for place in np.flatnonzero(looks_like_one(words, _MOST_ARRIVALS)).tolist():
                 found[8 * place].append(block)
         chosen = known | self._code(kernel, blocks[0]).barriers
-        # two passes, by ascending and by descending address, because each chosen barrier can add
-        # barriers on both sides
+        # A chosen barrier can add its neighbours on both sides. So there are two passes, first by
+        # ascending address, then by descending address.
         for address in (*sorted(found), *sorted(found, reverse=True)):
             everywhere = len(blocks) > 1 and len(found[address]) == len(blocks)
             if everywhere or any(abs(address - other) <= _NEIGHBOURS for other in chosen):
@@ -312,7 +330,7 @@ class Survey:
 
 
 def _all_wait_at(address: int, one: _Blocked) -> bool:
-    """Return whether every warp of a block waits at the barrier at an address."""
+    """Return whether every warp of a block waits at the barrier that has this address."""
     waiting = one.waited.get(address)
     return waiting is not None and sum(waiting.waits.values()) == one.warps
 
@@ -340,7 +358,8 @@ def _only(values: Iterable[int | None]) -> int | None:
 
 
 def _standing_words(flow: Flow, place: int) -> str:
-    # at a block barrier or a trap, the program counter is already after the instruction
+    # for threads at a block barrier or a trap, the program counter is already at the next
+    # instruction
     before = flow[place - 1].name if place else ""
     name = before if before in ("BAR", "BPT") else flow[place].name
     return _STANDING.get(name, _ELSEWHERE)
