@@ -98,7 +98,8 @@ class Machine:
         self.random = random.Random(f"{seed}/{schedule}")
         self.max_steps = max_steps
         self.steps = self.progress = 0
-        # Values of `steps` and `progress` when `progress` last changed.
+        # `progress` counts the effects that other threads can see. This tuple has the values of
+        # `steps` and `progress` when `progress` last changed.
         self._quiet_since = (0, 0)
         self.pending: list[Any] = []
         self.printed: list[str] = []

@@ -1,4 +1,4 @@
-"""Instructions for matrices: wgmma, mma.sync, ldmatrix, stmatrix, movmatrix.
+"""Simulation of the matrix instructions wgmma, mma.sync, ldmatrix, stmatrix and movmatrix.
 
 A fragment is a matrix in the registers of a warp. If a register has n elements, the first register
 of lane l has elements of row l / 4, beginning at column n * (l % 4). All registers of an operand
