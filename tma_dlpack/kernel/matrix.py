@@ -147,7 +147,7 @@ def sums_of(registers: Array, kind: str) -> Array:
 
 
 def registers_of(sums: Array, kind: str) -> Array:
-    """Return the registers (registers, lanes) of accumulators (warps, rows, n).
+    """Convert accumulators (warps, rows, n) to registers (registers, lanes).
 
     This is the inverse of `sums_of`.
     """

@@ -7,8 +7,8 @@ agent had at that time. For each agent, a warp knows four clock values, one in e
 `Order.known`. The value c in a row means that the agent's accesses up to clock c have the property
 of this row:
 
-- `SEEN`: release and acquire order the accesses before the warp's next instruction (PTX memory
-  model, causality order);
+- `SEEN`: the accesses are ordered before the warp's next instruction by release and acquire (PTX
+  memory model, causality order);
 - `FENCED` for shared memory, `FENCED_GLOBAL` for global memory: in addition, a proxy fence follows
   the accesses, so the warp's next asynchronous operation sees them;
 - `DONE`: the accesses are complete. A relaxed arrival is enough to give this property. To overwrite

@@ -15,7 +15,7 @@ from tma_dlpack.ptx.parse import Instruction
 
 WARP = 32
 _EVERY = 0xFFFFFFFF
-# Reductions of redux.sync: _ORDERED for numbers, _BITS for bits.
+# Operations of redux.sync: _ORDERED is for integers (u32, s32), and _BITS is for bits (b32).
 _ORDERED = {"add": np.add, "min": np.minimum, "max": np.maximum}
 _BITS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 
