@@ -37,9 +37,9 @@ class Extent:
     Attributes
     ----------
     origin : int
-        The map's address minus the address of the memory's first byte, as a signed number modulo
-        2^64, because the engine's addresses wrap at 2^64 [measured]. The map's address may be
-        outside of the memory.
+        The map's address minus the address of the memory's first byte. This is a signed number
+        modulo 2^64, because the engine's addresses wrap at 2^64 [measured]. The map's address may
+        be outside of the memory.
     size_bytes : int
     what : str
         Name of the memory in messages, such as "the tensor's storage".
@@ -125,9 +125,9 @@ def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Hos
 def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Extent:
     """Return the device memory that copies of a map may access.
 
-    If `memory` is not None, the result is `memory`. If `memory` is None, the result is the storage
-    of the map's tensor, or, for a map of a bare address, the CUDA allocation that contains the
-    address.
+    If `memory` is not None, the result is `memory`. If `memory` is None and the map has a tensor,
+    the result is the tensor's storage. If `memory` is None and the map has a bare address, the
+    result is the CUDA allocation that contains the address.
 
     Raises
     ------

@@ -503,7 +503,7 @@ class Machine:
         return False
 
     def _member_masks(self, group: Group, block: CodeBlock, count: int) -> Any:
-        """Return one mask for each warp: the lanes that the block's first instruction needs."""
+        """Return a mask for each warp, with the lanes that the block's first instruction needs."""
         mask = self._member_mask(group, block)
         every = np.uint64(0xFFFFFFFF)
         if mask is None:

@@ -112,8 +112,8 @@ def rows_of_fragment(registers: Array, element: Element) -> Array:
     if count == 1:
         matrix = parts.reshape(1, per, warps, 8, 4).transpose(2, 3, 0, 4, 1)
         return np.ascontiguousarray(element.numbers(matrix.reshape(warps, 8, 4 * per)))
-    # Transpose the axes (k half, row half, element, warp, row, lane in the row) to (warp, row half,
-    # row, k half, lane in the row, element).
+    # Transpose the axes from (k half, row half, element, warp, row, lane in the row) to (warp, row
+    # half, row, k half, lane in the row, element).
     shaped = parts.reshape(count // 2, 2, per, warps, 8, 4).transpose(3, 1, 4, 0, 5, 2)
     bits = np.ascontiguousarray(shaped).reshape(warps, 16, count // 2 * 4 * per)
     return element.numbers(bits)

@@ -108,8 +108,8 @@ class Order:
         # Releases by fence.proxy.tensormap: (slot of the warp, clock of the warp, clocks that the
         # warp knew at the fence).
         self._map_releases: list[tuple[int, int, Clocks]] = []
-        # Address of a map -> acquires of the map by fence.proxy.tensormap, as (slot of the warp,
-        # clock of the warp, clocks that the warp knew at the fence).
+        # Address of a map -> acquires of the map by fence.proxy.tensormap. Each acquire is (slot of
+        # the warp, clock of the warp, clocks that the warp knew at the fence).
         self._map_acquires: dict[int, list[tuple[int, int, Clocks]]] = {}
 
     # -- agents ----------------------------------------------------------------------------------
