@@ -3,8 +3,8 @@
 `verbs.py` has the public functions. They choose a `Backend` (`backend.py`), check the call
 (`request.py`) and pass the checked `CopyRequest` to the backend. The class of the simulator is in
 `simulator.py`, and the class of the GPU is in `cuda.py`. `memory.py` decides which bytes a copy may
-access. `tile.py` has `Tile`, the result of a load. It also arranges shared memory and reads the
-data of a store. `launch.py` compiles and launches the kernels of the CUDA backend.
+access. `tile.py` has `Tile`, the result of a load, and functions that arrange shared memory and
+read the data of a store. `launch.py` compiles and launches the kernels of the CUDA backend.
 
 To add a reason to refuse a copy, add a row to `COPY_REFUSALS` in tables/refusals.py, and call
 ``refuse("COPY_...", argument, found)`` where the mistake is found. If this call is in `request.py`,

@@ -263,8 +263,8 @@ def _add_float64(old: Values, new: Values) -> Values:
 def _add_bfloat16(old: Values, new: Values) -> Values:
     """Add bfloat16 in float32, and round the sum to bfloat16.
 
-    Each sum is rounded twice, to float32 and to bfloat16. float32 has enough bits, so the result is
-    the same as that of one rounding to bfloat16.
+    Each sum is rounded twice, to float32 and to bfloat16. float32 has enough bits, so the two
+    roundings give the result of one rounding to bfloat16.
     """
     # The bits of a bfloat16 are the upper half of a float32. The sum is rounded to nearest even.
     total = (old.astype(np.uint32) << 16).view(np.float32)
@@ -287,7 +287,8 @@ _WORD_OPERATIONS: dict[str, Operation] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
-#: 16-bit float type -> the bits of +infinity. Without the sign, the bits of a NaN are larger.
+#: 16-bit float type -> the bits of +infinity. Without the sign bit, the bits of every NaN are
+#: larger.
 _INFINITY_WORDS = {_T.FLOAT16: 0x7C00, _T.BFLOAT16: 0x7F80}
 _ADDITIONS: dict[TensorMapDataType, Operation] = {
     **dict.fromkeys((_T.FLOAT16, _T.FLOAT32, _T.TFLOAT32), _add_float),

@@ -26,8 +26,8 @@ from tma_dlpack.tables.errors import TmaDriverError, TmaUnsupportedError
 from tma_dlpack.tables.refusals import refuse
 from tma_dlpack.tensor_map.map import TensorMap
 
-# Number of threads of a block; number of bytes of the mbarrier, which follows the tile in shared
-# memory.
+# THREADS is the number of threads of a block. BARRIER_BYTES is the size of the mbarrier, which
+# follows the tile in shared memory.
 THREADS = 128
 BARRIER_BYTES = 8
 #: Maximum number of bytes of device memory for the results of one launch of `load_tiles`.
@@ -52,10 +52,10 @@ class CudaBackend(Backend):
     """Backend that copies tiles of CUDA and managed tensors with the Tensor Memory Accelerator.
 
     If `memory` is None, a copy may access the storage of the map's tensor. For a map of a bare
-    address, a copy may access the CUDA allocation that contains the address. Otherwise `memory`
-    must be a one-dimensional uint8 CUDA tensor that contains the map's addresses, and a copy may
-    access only this tensor. The backend refuses a copy that would access any other byte. If several
-    elements of a reduction have the same address, the reduction applies all of them.
+    address, a copy may access the CUDA allocation that contains the address. If `memory` is not
+    None, it must be a one-dimensional uint8 CUDA tensor that contains the map's addresses, and a
+    copy may access only this tensor. The backend refuses a copy that would access any other byte.
+    If several elements of a reduction have the same address, the reduction applies all of them.
 
     The backend needs the extra ``cuda`` (NVRTC) and a GPU of compute capability 9.0 or later. It
     raises `TmaUnsupportedError` if the extra or the GPU is missing, and for maps of another GPU or
@@ -141,7 +141,7 @@ def _load(request: CopyRequest, memory: object, stream: object) -> Tile:
         _check_device(tensor_map, tile_bytes + BARRIER_BYTES, device_id)
         handle = launch.ordered_stream(_owner(tensor_map, memory), device_id, stream)
         kernel = _copies(device_id).kernel("load_tiles", device_id)
-        # The kernel returns two arrays of tile_bytes for each tile: `smem` and `written`.
+        # For each tile, the kernel returns two arrays of `tile_bytes` bytes: `smem` and `written`.
         step = max(1, MAX_SCRATCH_BYTES // (2 * tile_bytes))
         for begin in range(0, request.tiles, step):
             which = slice(begin, begin + step)

@@ -1,4 +1,4 @@
-"""CUDA kernels of the package: functions to compile them with NVRTC and to launch them.
+"""Functions that compile the CUDA kernels of this package with NVRTC and launch them.
 
 A process compiles each source once per architecture. This module also allocates device memory and
 orders streams.
@@ -32,9 +32,9 @@ from tma_dlpack.tables.targets import Target
 HEADERS = ("tma_dlpack.h", "tma_dlpack_mma.h", "tma_dlpack_check.h")
 INSTALL = "pip install cuda-bindings nvidia-cuda-nvrtc"
 LEGACY_DEFAULT_STREAM = 0
-#: The argument `stream` of `__dlpack__` for the legacy default stream (array API standard).
+#: Value of `__dlpack__`'s argument `stream` for the legacy default stream (array API standard).
 DLPACK_LEGACY_DEFAULT = 1
-#: CUfunction_attribute (cuda.h).
+#: Values of the enum CUfunction_attribute (cuda.h).
 _SHARED_SIZE_BYTES = 1
 _MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 
@@ -75,7 +75,7 @@ _compiling = threading.Lock()
 
 def _unlock() -> None:
     global _compiling
-    # If another thread held the lock at a fork, no thread of the child would release it.
+    # If another thread holds the lock during a fork, no thread of the child process releases it.
     _compiling = threading.Lock()
 
 
@@ -112,7 +112,7 @@ def compile_source(source: str, name: str, target: Target) -> Library:
 
 
 def compile_packaged(name: str, package: str, target: Target, head: str = "") -> Library:
-    """Compile one text: `head`, then the source kernels/<name> of a Python package."""
+    """Compile the text `head`, followed by the source kernels/<name> of a Python package."""
     return compile_source(head + packaged(name, package), name, target)
 
 
@@ -275,7 +275,7 @@ def ordered_stream(tensor: Any, device_id: int, stream: object) -> int:
     stream : object
         A CUstream as an integer, or a stream of torch, CuPy, cuda.core or another type with
         ``__cuda_stream__``. If `stream` is None, the result for a torch or CuPy tensor is the
-        current stream of torch or CuPy, and in all other cases the legacy default stream.
+        current stream of torch or CuPy. In all other cases the result is the legacy default stream.
 
     Returns
     -------

@@ -37,9 +37,9 @@ class Extent:
     Attributes
     ----------
     origin : int
-        The map's address minus the address of the memory's first byte, as a signed number modulo
-        2^64, because the engine's addresses wrap at 2^64 [measured]. The map's address may be
-        outside of the memory.
+        The map's address minus the address of the memory's first byte. This is a signed number
+        modulo 2^64, because the engine's addresses wrap at 2^64 [measured]. The map's address may
+        be outside of the memory.
     size_bytes : int
     what : str
         Name of the memory in messages, such as "the tensor's storage".
@@ -125,9 +125,9 @@ def host_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Hos
 def device_extent_of(tensor_map: TensorMap, memory: object, *, write: bool) -> Extent:
     """Return the device memory that copies of a map may access.
 
-    If `memory` is not None, the result is `memory`. If `memory` is None, the result is the storage
-    of the map's tensor, or, for a map of a bare address, the CUDA allocation that contains the
-    address.
+    If `memory` is not None, the result is `memory`. If `memory` is None and the map has a tensor,
+    the result is the tensor's storage. If `memory` is None and the map has a bare address, the
+    result is the CUDA allocation that contains the address.
 
     Raises
     ------
@@ -285,7 +285,7 @@ class Window(NamedTuple):
 
 
 def read_windows(plan: TilePlan, lines: Lines, extent: Extent) -> Iterator[Window]:
-    """Yield the bytes that loads read, which are exactly the bytes in bounds.
+    """Yield the windows that loads read; they contain exactly the bytes in bounds.
 
     Refuse a load that would read a byte outside of `extent`.
     """
@@ -295,7 +295,7 @@ def read_windows(plan: TilePlan, lines: Lines, extent: Extent) -> Iterator[Windo
 
 
 def written_windows(request: CopyRequest, extent: Extent) -> Iterator[Window]:
-    """Yield the bytes that a store writes: whole 16-byte chunks, possibly past the end of a row.
+    """Yield the windows that a store writes: whole 16-byte chunks, possibly past the end of a row.
 
     Refuse a store that would write a byte outside of `extent`.
     """
@@ -338,7 +338,10 @@ def check_writes(request: CopyRequest, extent: Extent) -> None:
 
 
 def _is_inside_as_a_whole(args: EncodeArguments, extent: Extent, chunk_bytes: int) -> bool:
-    """Return whether the extent contains the whole tensor of a map, so every copy is inside."""
+    """Return whether the extent contains the whole tensor of a map.
+
+    If the result is True, the extent also contains the bytes of every copy.
+    """
     end = extent.origin + reach_bytes(args, chunk_bytes)
     return extent.origin >= 0 and end <= extent.size_bytes
 

@@ -25,7 +25,7 @@ from tma_dlpack.tables.refusals import refuse
 from tma_dlpack.tables.targets import INNER_BYTES, PADDED_INNER_VALUES, RAGGED_EXTRA_EXTENT, Target
 from tma_dlpack.tensor_map.map import TensorMap, require_map
 
-# PTX: tensorCoords are .s32.
+# A coordinate is a signed 32-bit integer (PTX: tensorCoords are .s32).
 MIN_COORD, MAX_COORD = -(1 << 31), (1 << 31) - 1
 #: Maximum extent of a dimension, in elements. The driver encodes larger extents, but every copy
 #: with such a map is an illegal instruction [measured].
@@ -99,7 +99,7 @@ class CopyRequest:
 
 @dataclass(frozen=True, slots=True)
 class Gather4Request(CopyRequest):
-    """A tile::gather4 or tile::scatter4 copy: one tile of any four rows of a matrix.
+    """A tile::gather4 or tile::scatter4 copy; its tile consists of any four rows of a matrix.
 
     `coords` is an array (4, 2) with the coordinates (column, row) of each row. `plan` describes a
     box of four rows. `plan.lattice` is None, because the four rows are not a regular grid.
@@ -364,7 +364,7 @@ def _coords_of(plan: TilePlan, coords: object) -> IntArray:
 
 
 def _of_the_tensor(a: EncodeArguments) -> str:
-    """Return a hint with the coordinate function of a ragged or split map; "" for other maps."""
+    """Return a hint that names the coordinate function of a ragged or split map; else return ""."""
     # A ragged map has two added outer dimensions; split_inner splits the innermost dimension.
     if a.kind == "tiled" and a.rank > 2 and a.global_dim[-2:] == (RAGGED_EXTRA_EXTENT,) * 2:
         return "; tma.ragged_coords(tensor_map, offset, size, coords) gives them of a slice"

@@ -9,9 +9,9 @@ lines of a box are a regular grid of items, called a lattice.
 first, and it reads and writes bytes. The simulator checks a `RawCopy` when the kernel issues it,
 and executes it later.
 
-Source: on every recorded copy, the result is equal to an H200's (driver 580.159.04, 2026-11-20);
-see tests/golden. Packed types, atom swizzles, im2col-wide, gather4 and scatter4 are documented, not
-measured.
+Source: for every recorded copy, the simulator's result is equal to the result of an H200 (driver
+580.159.04, 2026-11-20); see tests/golden. Packed types, atom swizzles, im2col-wide, gather4 and
+scatter4 are documented, not measured.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _loaded_lines(request: CopyRequest, which: slice, extent: HostExtent) -> Byt
     coords = request.coords[which]
     if len(coords) == 1:
         return _read_boxes(plan, coords, extent)
-    # Boxes that are wholly in bounds are read as grids, other boxes line by line.
+    # Read boxes that are wholly in bounds as grids. Read all other boxes line by line.
     whole = geometry.wholly_in_bounds(plan, coords)
     if whole.all():
         return _read_boxes(plan, coords, extent)
@@ -293,9 +293,9 @@ def _written(data: Bytes, window: Window) -> Bytes:
 
 
 def _turns(index: IntArray) -> Iterator[slice | IntArray]:
-    """Split the positions of `index` into turns; the positions of a turn have different indices.
+    """Split the positions in `index` into turns; the values at the positions of a turn differ.
 
-    If an index occurs several times, its n-th position is in the n-th turn.
+    If a value occurs several times, its n-th position is in the n-th turn.
     """
     if (index[1:] > index[:-1]).all():
         yield slice(None)
@@ -304,7 +304,7 @@ def _turns(index: IntArray) -> Iterator[slice | IntArray]:
     ordered = index[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
     repeats = np.diff(np.r_[starts, len(ordered)])
-    # The turn of a position is the number of earlier positions with the same index.
+    # The turn of a position is the number of earlier positions with the same value.
     turn = np.arange(len(ordered)) - np.repeat(starts, repeats)
     by_turn = order[np.argsort(turn, kind="stable")]
     yield from np.split(by_turn, np.cumsum(np.bincount(turn))[:-1])

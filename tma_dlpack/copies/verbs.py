@@ -136,9 +136,9 @@ def load_tile(
 
     Notes
     -----
-    The result is measured: it is equal to an H200's (driver 580.159.04, 2026-11-20) byte for byte.
-    Results for packed types, atom swizzles and im2col-wide maps are documented, not measured; see
-    `Tile.note`.
+    The result is measured: it is equal, byte for byte, to the result of an H200 (driver 580.159.04,
+    2026-11-20). Results for packed types, atom swizzles and im2col-wide maps are documented, not
+    measured; see `Tile.note`.
 
     Examples
     --------

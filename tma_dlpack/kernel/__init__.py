@@ -2,12 +2,12 @@
 
 `compile` turns a CUDA kernel into PTX. `arguments` turns the kernel's arguments into bytes and
 memory. On the GPU the driver runs the kernel (`on_gpu`). The simulator translates each basic block
-of the PTX into a Python function (`program`, `emit`) and runs all threads that share a program
-counter at once (`machine`, `threads`). Other files implement the instructions: `memory` implements
+of the PTX into a Python function (`program`, `emit`). It runs threads that have the same program
+counter together (`machine`, `threads`). Other files implement the instructions: `memory` implements
 loads and stores, `mbarrier` and `barriers` implement barriers and waits, `copies` implements bulk
 copies, and `matrix` and `tcgen05` implement matrix products. `order` reports memory accesses that
-no synchronisation orders.
-`findings`, `timeline` and `result` define the `KernelRun` that `run_kernel` returns.
+no synchronisation orders. `findings`, `timeline` and `result` define the `KernelRun` that
+`run_kernel` returns.
 """
 
 from __future__ import annotations
@@ -157,7 +157,8 @@ def run_kernel(
     at_least("schedules", schedules)
     if isinstance(options, str):
         raise bad_value("options", options, "be a sequence of str", f"pass options=({options!r},)")
-    # The cluster must agree with the declaration in the PTX, so compile first.
+    # `_cluster` compares the cluster size with the kernel's declaration in the PTX, so compile
+    # first.
     compiled = compile_kernel(source, name, options, _architecture(target, args, where))
     header = _header(compiled)
     parameters = parameters_of(header)
@@ -222,7 +223,8 @@ def _architecture(target: Any, args: Sequence[Any], where: str) -> str:
 
 def _header(compiled: Compiled) -> str:
     """Return a kernel's header in the PTX: its name, its parameters and its directives."""
-    # For example ".entry k(.param .u64 x) .reqnctapercluster 2, 1, 1", up to the opening brace.
+    # For example ".entry k(.param .u64 x) .reqnctapercluster 2, 1, 1". The header ends before the
+    # opening brace.
     found = re.search(
         rf"\.entry\s+{re.escape(compiled.kernel)}\s*(\(.*?\))?[^{{]*", compiled.ptx, re.S
     )
@@ -244,7 +246,7 @@ def _cluster(cluster: object, header: str, grid: tuple[int, int, int]) -> tuple[
         found, must = f"cluster has {blocks} blocks", f"have at most {MAX_CLUSTER} blocks"
         raise argument_error("cluster", found, must, "pass a smaller cluster")
     if any(g % c for g, c in zip(grid, sizes, strict=True)):
-        # The fix proposes the grid rounded up to whole clusters.
+        # The message proposes a grid that is rounded up to whole clusters.
         whole = tuple(-(-g // c) * c for g, c in zip(grid, sizes, strict=True))
         found = f"grid is {grid} and a cluster has {sizes} blocks"
         raise argument_error("grid", found, "consist of whole clusters", f"pass grid={whole}")

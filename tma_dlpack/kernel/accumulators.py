@@ -1,8 +1,9 @@
 """Check that no instruction uses the accumulator registers of a wgmma before `wgmma.wait_group`.
 
 Two uses are allowed before `wgmma.wait_group`: another wgmma of the same shape on the same
-registers, and a plain copy to other registers. `steps_of` lists, for each basic block of the PTX,
-the steps that concern accumulator registers. When a warpgroup runs the basic block, `Flying.follow`
+registers, and a plain copy to other registers. A `Step` is an action of an instruction: it writes,
+copies or uses accumulator registers, or it commits or awaits a group of wgmma. `steps_of` returns
+the steps of each basic block of the PTX. When a warpgroup runs the basic block, `Flying.follow`
 checks these steps.
 
 Source: PTX ISA 9.0, 9.7.15.7 (wgmma.fence, wgmma.wait_group).
@@ -22,7 +23,7 @@ _WARPGROUP = 128
 
 
 class Step(NamedTuple):
-    """A step of a basic block; `what` is "product", "commit", "wait", "copy" or "use"."""
+    """An action of an instruction; `what` is "product", "commit", "wait", "copy" or "use"."""
 
     what: str
     code: Instruction
@@ -93,7 +94,8 @@ class Flying:
     def __init__(self) -> None:
         # Number of the open group of wgmma, counted from 1. `wgmma.commit_group` closes the group.
         self.groups = 1
-        # register -> (number of the group, all accumulator registers of the product, instruction)
+        # Pending register -> (number of the product's group, all accumulator registers of the
+        # product, instruction of the product)
         self.registers: dict[str, tuple[int, tuple[str, ...], Instruction]] = {}
 
     def follow(self, g: Any, steps: tuple[Step, ...]) -> None:

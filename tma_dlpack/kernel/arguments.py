@@ -79,7 +79,7 @@ class Bound(NamedTuple):
     parameters: bytes
     regions: list[Region]
     #: 128 bytes of a map -> map. If the encoding of the map's target is not known, the key is a
-    #: handle of 128 bytes.
+    #: substitute of 128 bytes, called a handle (see `_Binder.map`).
     maps: dict[bytes, tma.TensorMap]
     tensors: list[TensorView]
 
@@ -192,8 +192,8 @@ def _bytes_of(
     if isinstance(value, tma.TensorMapBatch) and is_pointer:
         maps = b"".join(binder.map(one, f"{what}[{n}]") for n, one in enumerate(value))
         return struct.pack("<Q", binder.buffer(maps, f"the maps of {what}"))
-    # The argument is now a number, a structure or a tensor. Numbers and structures are passed by
-    # value.
+    # The argument is no map here. It is a number, a structure or a tensor. Numbers and structures
+    # are passed by value.
     data = number_bytes(parameter, value)
     if data is not None:
         if len(data) != parameter.size:

@@ -1,4 +1,4 @@
-"""Instructions for fences, for barriers of threads, and for groups of asynchronous operations.
+"""Simulation of fences, of barriers of threads, and of groups of asynchronous operations.
 
 Source: PTX ISA 9.0, 9.7.13 (parallel synchronisation), 9.7.9.25 (asynchronous copies).
 """
@@ -40,7 +40,7 @@ class Meeting:
     """
 
     arrived: int = 0
-    #: Number of the open generation, counted from 0. This many generations are complete.
+    #: Number of the open generation, counted from 0. It equals the number of complete generations.
     generation: int = 0
     #: Clocks of `Order` that threads published when they arrived in the open generation.
     arriving: Clocks | None = None
@@ -65,9 +65,10 @@ class Groups:
     open: list[Any] = field(default_factory=list)
     #: Committed groups, oldest first.
     committed: list[list[Any]] = field(default_factory=list)
-    #: Kind of access, such as "store_read" -> number of the agent in `Order`.
+    #: Kind of access, such as "store_read" -> number of the agent that makes these accesses (see
+    #: the module `order`).
     agents: dict[str, int] = field(default_factory=dict)
-    #: Number of groups, counted from the oldest group, that a wait_group instruction has covered.
+    #: Number of groups that a wait_group instruction has covered. These are the oldest groups.
     waited: int = 0
 
     @property
@@ -99,8 +100,9 @@ class BlockSync:
         self.bulk: dict[int, Groups] = defaultdict(Groups)
         self.cp_async: dict[int, Groups] = defaultdict(Groups)
         self.wgmma: dict[int, Groups] = defaultdict(Groups)
-        #: Slot in `Order` of a warp of another block -> last access of this warp to the shared
-        #: memory of this block, as (clock, block of the warp, instruction, thread).
+        #: Last access to the shared memory of this block by each warp of another block. The key is
+        #: the slot that the warp has in `Order`. The value is (clock, block of the warp,
+        #: instruction, thread).
         self.remote: dict[int, tuple[int, Any, Any, int]] = {}
         # Number of a warpgroup -> the accumulator registers that its pending products may write.
         self.accumulators: dict[int, Flying] = defaultdict(Flying)
@@ -128,8 +130,8 @@ def end_of_block(block: Any) -> None:
                 "issued the store, before it ends", code=first.code, place=(block, lane),
             )  # fmt: skip
 
-    # `known` has a clock for each agent. A warp of the block knows that the agent's accesses up to
-    # this clock are complete.
+    # `known` has a clock for each agent. At least one warp of the block knows that the agent's
+    # accesses up to this clock are complete.
     order = block.machine.order
     if order is None:
         return
@@ -390,7 +392,7 @@ def _bulk_wait(code: Instruction) -> Operation:
 
 
 def _all_but(groups: Groups, most: Any) -> int:
-    """Return how many groups, oldest first, must complete if `most` groups may remain pending."""
+    """Return how many of the oldest groups must complete if `most` groups may remain pending."""
     return max(0, len(groups.committed) - int(np.max(most)))
 
 

@@ -276,8 +276,8 @@ def _compiled(
             ) from missing
         return _by_nvcc(nvcc, text, label, folder, instance, rest, arch), {}
     ptx, lowered, log = _by_nvrtc(nvrtc, text, label, folder, instance, rest, arch)
-    # NVRTC's log has "__nv_name_map" if the source has no such instance. Compile again without the
-    # instance, so that the message can list the kernels of the source.
+    # NVRTC's log has "__nv_name_map" if the source does not have the template instance. Compile
+    # again without the instance, so that the message can list the kernels of the source.
     if "__nv_name_map" in log:
         ptx, lowered, log = _by_nvrtc(nvrtc, text, label, folder, "", rest, arch)
     if ptx:

@@ -1,4 +1,4 @@
-"""Instructions that copy asynchronously, and instructions that change tensor maps.
+"""Simulation of the PTX instructions that copy asynchronously or change tensor maps.
 
 A bulk copy moves a tile that a tensor map describes, or a contiguous range of bytes. A load writes
 pieces of 16 bytes, and the mbarrier counts the bytes of each piece. The simulator writes all pieces
@@ -6,8 +6,8 @@ at once, unless a phase of the mbarrier ends between two pieces. A bulk store ha
 it reads shared memory, later it writes global memory. `tma_dlpack.copies.simulator` copies the
 tiles, and refuses the copies that the hardware refuses.
 
-Source: PTX ISA 9.0, 9.7.9.25 and 9.7.9.27. The copies that end a kernel with an error were measured
-(H200, driver 580.159.04, 2026-11-22).
+Source: PTX ISA 9.0, 9.7.9.25 and 9.7.9.27. Measurements show which copies end a kernel with an
+error (H200, driver 580.159.04, 2026-11-22).
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ def _map_at(one: _One, address: int) -> tma.TensorMap:
         region = memory.region_of(address)
         one.order.use_map(one.g, int(one.lanes[0]), region, address - region.first, address)
     # The keys of `machine.maps` are the bytes of maps, and the values are the maps. At the start of
-    # a run, they are the maps among the kernel's arguments. If the kernel has changed a map, decode
-    # the new bytes and add the result to `machine.maps`.
+    # a run, `machine.maps` has the maps among the kernel's arguments. If the kernel has changed a
+    # map, decode the new bytes and add the result to `machine.maps`.
     found: tma.TensorMap | None = one.machine.maps.get(data)
     if found is None:
         try:
@@ -287,7 +287,7 @@ class _Load(Pending):
         now = total
         if barrier.pending == 0 and 0 < barrier.bytes < total and barrier.bytes % CHUNK == 0:
             # The phase of the barrier needs fewer bytes than the load still has to write. So write
-            # only the bytes that the phase needs now; then the phase ends between two pieces.
+            # now only the bytes that the phase needs. Then the phase ends between two pieces.
             now = barrier.bytes
         data = self._fetch()
         here, self.chunks = self.chunks[: now // CHUNK], self.chunks[now // CHUNK :]
@@ -677,7 +677,7 @@ def _prefetch(code: Instruction) -> Operation:
 
 
 class _ThreadCopies(Pending):
-    """cp.async by lanes of one warp.
+    """The pending cp.async of lanes of one warp.
 
     `parts` has tuples (source memory, index, place), where `index` and `place` are arrays (lanes,
     bytes). For each byte, `index` is the offset in the source memory, and `place` is the offset in
@@ -702,9 +702,9 @@ def _cp_async(code: Instruction) -> Operation:
         size_bytes = int(np.max(size))
         taken = np.full(g.n, size_bytes)
         if rest:
-            # The optional operand has one of three types. A predicate: if it is true, read no
-            # source bytes. A 32-bit integer: the number of source bytes to read. A 64-bit integer:
-            # a cache policy, which is ignored.
+            # The optional operand has one of three types. If it is a predicate and true, no source
+            # bytes are read. If it is a 32-bit integer, it is the number of source bytes to read.
+            # If it is a 64-bit integer, it is a cache policy, which is ignored.
             given = np.asarray(rest[0])
             is_flag = given.dtype == np.bool_
             is_size = given.dtype.itemsize <= 4 or given.ndim == 0

@@ -18,7 +18,8 @@ _NO_DESTINATION = frozenset(
     ("st", "red", "bra", "brx", "ret", "exit", "trap", "call", "prefetch", "prefetchu", "discard",
      "applypriority", "nanosleep", "setmaxnreg", "pmevent", "brkpt", "multimem")
 )  # fmt: skip
-# First words of opcodes that are hints for the hardware. A hint changes neither values nor order.
+# First words of opcodes that are hints for the hardware. A hint changes neither values nor the
+# order of memory accesses.
 _IGNORED = frozenset(
     ("prefetch", "prefetchu", "discard", "applypriority", "pmevent", "setmaxnreg", "nanosleep")
 )
@@ -504,9 +505,8 @@ class Emitter:
             else:
                 text = f"B.parameter(g, {name!r}, {where[2]}, {size}, {count})"
         else:
-            # The simulator stores constant memory in regions like those of global memory. So read
-            # it by its generic address. The empty name of a state space stands for generic
-            # addresses.
+            # Constant memory is in the same kind of regions as global memory. So read it by its
+            # generic address. The empty name of a state space stands for generic addresses.
             if space in ("const", "local"):
                 space = "" if space == "const" else "local"
             self.lines.append(f"g.code = {self.constant(code)}")

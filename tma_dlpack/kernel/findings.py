@@ -62,8 +62,8 @@ def line_of(code: Any) -> str | None:
     if code is None or not code.place:
         return None
     # `place` lists (file, line): first the instruction's own line, then the lines of the calls that
-    # the compiler inlined. The last entry is in the kernel's file. Use the first entry in the same
-    # file.
+    # the compiler inlined. The last entry is in the kernel's file. Return the first entry that is
+    # in the kernel's file.
     file = code.place[-1][0]
     line = next(line for name, line in code.place if name == file)
     return f"{file}:{line}"
@@ -217,7 +217,7 @@ class _Word:
 
 @dataclass
 class _State:
-    """State of an mbarrier in the form that the rules of `ptx.stuck` read.
+    """State of an mbarrier, with the attributes that the rows of `ptx.stuck.ROWS` test.
 
     If the mbarriers at the same offset in several blocks have equal states, one object describes
     all of them.
@@ -235,11 +235,12 @@ class _State:
     waiting: int = 0
     #: The other mbarriers of this block that warps wait at: offset -> state.
     here: dict[Any, Any] = field(default_factory=dict)
-    #: Offsets of mbarriers of other blocks at which warps wait, except the offset `address`.
+    #: Offsets, other than `address`, of the mbarriers in other blocks that warps wait at.
     far: set[int] = field(default_factory=set)
     #: Fields of the mbarriers at the offset `address` in the other blocks of the cluster.
     peers: list[_Word] = field(default_factory=list)
-    #: True if every mbarrier of every block is in its first phase and has counted nothing.
+    #: True if every mbarrier of every block is in its first phase and has counted neither arrivals
+    #: nor bytes.
     is_first: bool = False
     ended: int = 0
     passed: int = 0
@@ -271,7 +272,7 @@ class _State:
 
 def _states(machine: Any) -> list[_State]:
     """Return the distinct states of the mbarriers that warps wait at."""
-    # A wait is stuck if the mbarrier has not ended the phase that the warp waits for.
+    # A wait is stuck if the phase that the warp waits for has not ended.
     stuck: dict[Any, list[Any]] = defaultdict(list)
     live = {id(block) for cluster in machine.active for block in cluster.blocks}
     for (block, _, _), opened in machine.timeline.waiting.items():

@@ -98,7 +98,8 @@ class Machine:
         self.random = random.Random(f"{seed}/{schedule}")
         self.max_steps = max_steps
         self.steps = self.progress = 0
-        # Values of `steps` and `progress` when `progress` last changed.
+        # `progress` counts the effects that other threads can see. This tuple has the values of
+        # `steps` and `progress` when `progress` last changed.
         self._quiet_since = (0, 0)
         self.pending: list[Any] = []
         self.printed: list[str] = []
@@ -502,7 +503,7 @@ class Machine:
         return False
 
     def _member_masks(self, group: Group, block: CodeBlock, count: int) -> Any:
-        """Return one mask for each warp: the lanes that the block's first instruction needs."""
+        """Return a mask for each warp, with the lanes that the block's first instruction needs."""
         mask = self._member_mask(group, block)
         every = np.uint64(0xFFFFFFFF)
         if mask is None:

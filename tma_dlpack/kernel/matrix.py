@@ -1,4 +1,4 @@
-"""Instructions for matrices: wgmma, mma.sync, ldmatrix, stmatrix, movmatrix.
+"""Simulation of the matrix instructions wgmma, mma.sync, ldmatrix, stmatrix and movmatrix.
 
 A fragment is a matrix in the registers of a warp. If a register has n elements, the first register
 of lane l has elements of row l / 4, beginning at column n * (l % 4). All registers of an operand
@@ -112,8 +112,8 @@ def rows_of_fragment(registers: Array, element: Element) -> Array:
     if count == 1:
         matrix = parts.reshape(1, per, warps, 8, 4).transpose(2, 3, 0, 4, 1)
         return np.ascontiguousarray(element.numbers(matrix.reshape(warps, 8, 4 * per)))
-    # Transpose the axes (k half, row half, element, warp, row, lane in the row) to (warp, row half,
-    # row, k half, lane in the row, element).
+    # Transpose the axes from (k half, row half, element, warp, row, lane in the row) to (warp, row
+    # half, row, k half, lane in the row, element).
     shaped = parts.reshape(count // 2, 2, per, warps, 8, 4).transpose(3, 1, 4, 0, 5, 2)
     bits = np.ascontiguousarray(shaped).reshape(warps, 16, count // 2 * 4 * per)
     return element.numbers(bits)
@@ -147,7 +147,7 @@ def sums_of(registers: Array, kind: str) -> Array:
 
 
 def registers_of(sums: Array, kind: str) -> Array:
-    """Return the registers (registers, lanes) of accumulators (warps, rows, n).
+    """Convert accumulators (warps, rows, n) to registers (registers, lanes).
 
     This is the inverse of `sums_of`.
     """

@@ -128,7 +128,7 @@ class Barrier:
 
 
 def place_of(g: Any, address: int, lanes: Any = None) -> tuple[Any, int]:
-    """Return (block, offset) of a shared or generic address in shared memory."""
+    """Return (block, offset) of an address in shared memory; the address is shared or generic."""
     address &= _SHARED_BITS
     rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
     blocks = g.block.cluster.blocks

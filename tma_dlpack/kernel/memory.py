@@ -107,9 +107,9 @@ class Memory:
         return bytes(region.raw[at : at + size])
 
     def region_for(self, g: Any, addresses: Array, size: int) -> Region:
-        """Return the region that contains all these global accesses.
+        """Return the region that contains `size` bytes at each of the global addresses.
 
-        If no single region contains them, end the run.
+        If no single region contains all these bytes, end the run.
         """
         low, high = int(addresses.min()), int(addresses.max())
         region = self.region_of(low)
@@ -130,7 +130,7 @@ class Memory:
     def places(
         self, g: Any, mask: Array | None, space: str, addresses: Any, size: int
     ) -> list[tuple[Any, Array | slice, Array]]:
-        """Return the accesses of a group as (owner, indices of threads, offsets), one per owner.
+        """Return the accesses of a group as (owner, thread indices, offsets), one tuple per owner.
 
         The owner is a block for shared memory, None for local memory, and a region for global
         memory. `space` is "global", "shared", "local", or "" for generic addresses. An access

@@ -129,7 +129,8 @@ def launch(
         # cuLaunchKernelEx reads each argument at its address. `values` keeps the arguments alive.
         pointers = (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, values))
         kernel = _library(compiled.ptx).kernel(compiled.kernel, ordinal)
-        # The number of attributes is 1 for a cluster of several blocks, and 0 for (1, 1, 1).
+        # The launch has one attribute for a cluster of several blocks, and none for a cluster of
+        # one block.
         attribute = _Attribute(id=_CLUSTER_DIMENSION)
         attribute.value[:3] = cluster
         config = _Config(

@@ -82,8 +82,8 @@ def is_in_flight(read: Instruction, code: Sequence[Instruction]) -> bool:
 
     The load may be incomplete if no instruction between the load and the barrier or bulk copy uses
     the loaded value. The reason is that a barrier of threads does not wait for loads. But an
-    arrival at an mbarrier completes the thread's earlier loads, because the arrival takes the same
-    path to shared memory after the loads. These facts are measured (H100, 2026-11-24;
+    arrival at an mbarrier completes the thread's earlier loads, because the arrival follows the
+    loads on the same path to shared memory. These facts are measured (H100, 2026-11-24;
     ``tests/lint/on_gpu.cu``, `read_block_wrong` and `read_arrived_wrong`).
     """
     values = set(_NAME.findall(read.operands.partition("[")[0]))

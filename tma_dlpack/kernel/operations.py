@@ -13,7 +13,7 @@ from tma_dlpack.ptx.parse import Instruction
 
 
 class Operation(NamedTuple):
-    """The operation of an instruction.
+    """The effect of one instruction on a group of threads.
 
     ``run(g, mask, *sources)`` executes the instruction for the group `g`. `mask` is the guard of
     each lane, or None if all lanes execute. The result is None without a destination register, an

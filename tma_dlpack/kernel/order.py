@@ -7,8 +7,8 @@ agent had at that time. For each agent, a warp knows four clock values, one in e
 `Order.known`. The value c in a row means that the agent's accesses up to clock c have the property
 of this row:
 
-- `SEEN`: release and acquire order the accesses before the warp's next instruction (PTX memory
-  model, causality order);
+- `SEEN`: the accesses are ordered before the warp's next instruction by release and acquire (PTX
+  memory model, causality order);
 - `FENCED` for shared memory, `FENCED_GLOBAL` for global memory: in addition, a proxy fence follows
   the accesses, so the warp's next asynchronous operation sees them;
 - `DONE`: the accesses are complete. A relaxed arrival is enough to give this property. To overwrite
@@ -49,15 +49,16 @@ _WARP = 32
 _PIECE = 16
 # Bytes of a tensor map.
 MAP_BYTES = 128
-#: If one instruction of a group accesses more than _MOST_FLAGS distinct addresses, the accessed
-#: memory counts as data, not as flags.
+#: Maximum number of flags that one instruction of a group accesses. A flag is an address that
+#: threads synchronise with. If the instruction accesses more distinct addresses, they contain data
+#: and no flags.
 _MOST_FLAGS = 64
 # Semantics of strong accesses. Two strong accesses are no race, even if nothing orders them.
 _NO_RACE = frozenset(("relaxed", "volatile", "acquire", "release", "acq_rel", "sc"))
 
 
 class Agent(NamedTuple):
-    """A warp or asynchronous operations; `kind` is "warp" or the kind of the operations."""
+    """A warp, or asynchronous operations; `kind` is "warp", or the kind of the operations."""
 
     kind: str
     block: Any
@@ -107,8 +108,8 @@ class Order:
         # Releases by fence.proxy.tensormap: (slot of the warp, clock of the warp, clocks that the
         # warp knew at the fence).
         self._map_releases: list[tuple[int, int, Clocks]] = []
-        # Address of a map -> acquires of the map by fence.proxy.tensormap, as (slot of the warp,
-        # clock of the warp, clocks that the warp knew at the fence).
+        # Address of a map -> acquires of the map by fence.proxy.tensormap. Each acquire is (slot of
+        # the warp, clock of the warp, clocks that the warp knew at the fence).
         self._map_acquires: dict[int, list[tuple[int, int, Clocks]]] = {}
 
     # -- agents ----------------------------------------------------------------------------------
@@ -139,8 +140,8 @@ class Order:
     def retire(self, blocks: Iterable[Any]) -> None:
         """Free the slots of the agents of ended blocks.
 
-        If a warp of another block or a flag has a nonzero clock of one of these agents, keep all
-        slots.
+        Keep all slots if a warp of another block knows a nonzero clock of one of these agents, or
+        if a flag contains such a clock.
         """
         gone = set(map(id, blocks))
         for key in [key for key, (owner, _) in self._shadows.items() if id(owner) in gone]:
@@ -416,8 +417,8 @@ class Order:
                 wrong &= ~same
             self._meet(g, lanes, "overwrite", wrong, readers, last, agents, stamps)
         shadow.note_writes(agents[:, None], units, stamps[:, None])
-        # If two unordered warps stored equal bytes, a later reader may be ordered after either of
-        # the two stores. So set the stamp to 0: every access is ordered after stamp 0.
+        # If two warps stored equal bytes and nothing orders the two stores, a later reader may be
+        # ordered after either store. So set the stamp to 0: every access is ordered after stamp 0.
         if equal is not None and equal.any():
             shadow.writer[units[equal]], shadow.stamp[units[equal]] = agents[0], 0
 
@@ -437,7 +438,7 @@ class Order:
         self, g: Any, lanes: IntArray, what: str, wrong: BoolArray, others: npt.NDArray[Any],
         last: IntArray, agents: IntArray, stamps: IntArray,
     ) -> None:  # fmt: skip
-        """Report accesses by threads if these accesses are not ordered after earlier accesses."""
+        """Report the accesses of threads that are not ordered after earlier accesses."""
         both_atomic = (last & ATOMIC != 0) & (stamps[:, None] & ATOMIC != 0)
         own = others == agents[:, None]
         # The accesses of one thread are ordered. Accesses of two lanes of one warp are ordered only
@@ -514,7 +515,7 @@ class Order:
         known : optional
             Clocks that the issuing warps know. The default is ``self.issue(g, lanes)``.
         quiet : bool
-            True if the operation may read uninitialised shared memory.
+            True if a read of uninitialised shared memory is not reported.
         """
         shadow = self._shadow(region)
         units = shadow.index(where)
@@ -542,8 +543,8 @@ class Order:
 
         `async_read` describes `lanes`, `where`, `agent`, `clock` and `known`. `atomic` is True for
         a reduction. Two reductions do not race. `after` returns the bytes that the region will have
-        after the operation. Two unordered bulk stores of equal bytes are not reported. `generic` is
-        True if the operation writes through the generic proxy (st.async).
+        after the operation. With `after`, two unordered bulk stores of equal bytes are not
+        reported. `generic` is True if the operation writes through the generic proxy (st.async).
         """
         shadow = self._shadow(region)
         units = shadow.index(where)
@@ -575,9 +576,9 @@ class Order:
         shadow.publish(offset, offset + MAP_BYTES)
 
     def units(self, region: Any, offsets: IntArray, size: int) -> IntArray:
-        """Return an array (n, k): the numbers of the k units that the accesses at n offsets touch.
+        """Return an array (n, k): the numbers of the k units that each of n accesses touches.
 
-        Each access has `size` bytes.
+        Each access has `size` bytes. The class `Shadow` defines the units.
         """
         return self._shadow(region).units(offsets, size)
 
@@ -623,7 +624,8 @@ class Order:
     ) -> None:  # fmt: skip
         """Report the earlier accesses that are not ordered before an asynchronous operation.
 
-        The row `fenced` of `known` must cover earlier accesses of threads. If only the row `plain`
+        A row of `known` covers an access if the access is not newer than the row's clock for its
+        agent. The row `fenced` must cover earlier accesses of threads. If only the row `plain`
         covers such an access, a fence is missing. The row `plain` must cover earlier asynchronous
         accesses; for an asynchronous write, the row DONE is enough.
         """

@@ -59,8 +59,8 @@ class CodeBlock:
     #: Index of the block in `Code.blocks`.
     label: int
     next: list[int] = field(default_factory=list)
-    #: If all threads of a warp or warpgroup must execute the block's first instruction together,
-    #: this instruction; otherwise None.
+    #: The block's first instruction if all threads of a warp or warpgroup must execute it together;
+    #: otherwise None.
     gate: Any = None
     is_gate: bool = False
     run: Any = None
@@ -261,8 +261,8 @@ def _blocks(function: Function, operations: dict[int, Operation | None]) -> list
     code = function.code
     starts = {0, *function.labels.values()}
     gates: dict[int, Any] = {}
-    # How many whole warps execute together at this point of the current basic block: 0 (none), 1,
-    # or 4 (a warpgroup). So an instruction for whole warps needs a new block only if it needs more
+    # Number of whole warps that are known to execute together at this point of the basic block: 0,
+    # 1, or 4 (a warpgroup). An instruction for whole warps needs a new block only if it needs more
     # warps than `together`.
     together = 0
     for n, instruction in enumerate(code):

@@ -37,7 +37,7 @@ class Shadow:
 
     raw: npt.NDArray[np.uint8]
     is_shared: bool
-    #: Bytes of a unit.
+    #: Size of a unit in bytes.
     unit: int
     is_written: bool
     writer: npt.NDArray[Any]

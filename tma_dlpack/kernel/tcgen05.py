@@ -1,4 +1,4 @@
-"""Instructions of the fifth-generation tensor core: tensor memory, tcgen05.mma, commits and waits.
+"""Simulation of the fifth-generation tensor core: tensor memory, tcgen05.mma, commits and waits.
 
 The tensor memory of a block has 128 lanes and 512 columns, and each element has 32 bits. In an
 accumulator of 128 rows, row i is in lane i. In an accumulator of 64 rows, row i is in lane

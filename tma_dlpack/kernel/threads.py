@@ -47,8 +47,9 @@ class Frame(NamedTuple):
     """A call of a device function that has not returned yet.
 
     `function` is the caller, and `after` is the number of the basic block after the call. `saved`
-    has (array, rows or None, copy) for the registers and parameters that a recursive call
-    overwrites. Each copy has the values of all threads of the block.
+    has tuples (array, rows, copy of the array) for the registers and parameters that a recursive
+    call overwrites. For a parameter, `rows` is None. Each copy has the values of all threads of the
+    block.
     """
 
     function: Code

@@ -15,7 +15,7 @@ from tma_dlpack.ptx.parse import Instruction
 
 WARP = 32
 _EVERY = 0xFFFFFFFF
-# Reductions of redux.sync: _ORDERED for numbers, _BITS for bits.
+# Operations of redux.sync: _ORDERED is for integers (u32, s32), and _BITS is for bits (b32).
 _ORDERED = {"add": np.add, "min": np.minimum, "max": np.maximum}
 _BITS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 
@@ -23,7 +23,7 @@ _BITS = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 def _warps(g: Any, value: Any, fill: Any = 0) -> tuple[Any, Any]:
     """Return (values as an array (warps, 32), index of the group's threads in this array).
 
-    Entries of lanes that are not in the group are `fill`.
+    The entries of lanes that are not in the group have the value `fill`.
     """
     if _is_whole(g):
         return np.broadcast_to(value, g.n).reshape(-1, WARP), _places(g.n)

@@ -1,7 +1,7 @@
 """Messages about two memory accesses that are not ordered.
 
-Each row of `MEETINGS` has the message for one kind of later access and one kind of agent. This
-agent made the earlier access (see `order`).
+A row of `MEETINGS` has the message for one kind of later access after an earlier access by one kind
+of agent (see `order`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Meeting(NamedTuple):
     fix: str
 
 
-# Fixes that several rows share.
+# Fixes that several rows of `MEETINGS` share.
 _FENCE = (
     "write, then fence.proxy.async by every thread that wrote, then the barrier, then the copy "
     "(cuda::ptx::fence_proxy_async, tma::fence_async)"

@@ -72,7 +72,8 @@ __device__ inline void reduce_form(unsigned form, const Map& map, const void* sm
   }
 }
 
-// op: 0 stores; 1..8 reduce.
+// If `op` is 0, store the tile. If `op` is 1 to 8, reduce the tile with the operation of this
+// number.
 __device__ inline void store_or_reduce(unsigned op, unsigned form, const Map& map, const void* smem,
                                        Coords at)
 {
