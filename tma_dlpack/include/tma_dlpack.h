@@ -455,8 +455,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_addre
 #define TMA_DLPACK_HAS_OPERAND_C 0
 #endif
 
-// These macros are 1 if the target has a feature. In the compiler's pass for the host, they are 1,
-// so that every verb is defined.
+// TMA_DLPACK_HAS_SUFFIX and TMA_DLPACK_HAS_PAIRS are 1 if the target has the feature. In the
+// compiler's pass for the host, they are always 1, so that every verb is defined.
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__) ||                             \
   defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) ||                       \
   defined(__CUDA_ARCH_FEAT_SM101_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL)
@@ -1356,8 +1356,8 @@ TMA_DLPACK_LACKS_VERB(load_im2col_w, TMA_DLPACK_NEEDS_SM100)
 namespace detail
 {
 
-// Return the address of a barrier in the block of even rank of this block's pair. The barrier has
-// the same shared-memory offset as `barrier`.
+// In this block's pair of blocks, one block has an even rank. Return the address of the barrier in
+// that block, at the same shared-memory offset as `barrier`.
 __device__ inline unsigned pair_barrier(const Barrier* barrier)
 {
   unsigned there;

@@ -103,8 +103,8 @@ using ChangedMapAt = At<Map>;
 using BarrierAt = At<Barrier>;
 
 // A global address of any type, with the file and line of the call. The asm statement hides the
-// state space of the address from the compiler. Otherwise, if the address is not global, the
-// compiler removes the code that follows a use of the address.
+// state space of the address from the compiler. Without the statement, if the address is not
+// global, the compiler removes the code that follows a use of the address.
 struct BulkAt
 {
   const void* it;
@@ -326,7 +326,7 @@ struct Counts
 struct Table
 {
   Counts counts[TMA_DLPACK_CHECK_BARRIERS];
-  Word full;  // the cluster's number, if the table had no place for a barrier
+  Word full;  // set to the cluster's number when the table has no place for a barrier
 };
 
 __device__ inline Table& table()

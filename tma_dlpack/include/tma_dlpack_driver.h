@@ -1,5 +1,4 @@
-/* tma_dlpack_driver.h: functions that encode maps with the driver, which is loaded at run time. C11
- * and C++17.
+/* tma_dlpack_driver.h: functions that encode maps with the driver. C11 and C++17.
  *
  * The first call loads libcuda, so a program need not link against libcuda. After each call, the
  * caller's context is current again. Each translation unit has its own state. Callers must

@@ -1,7 +1,7 @@
 /* tma_dlpack_make.h: functions that make the 128 bytes of a map from a DLPack tensor. C11, C++17.
  *
- *   describe   tensor and options, row-major -> TmaDlpackDescribed, which has the driver's
- *              arguments, innermost first, and everything else that the rules read
+ *   describe   tensor and options (row-major) -> TmaDlpackDescribed. This struct has the driver's
+ *              arguments (innermost first), and all other numbers that the rules read
  *   judge      TmaDlpackDescribed -> mask of the broken rules (generated, in tma_dlpack_tables.h)
  *   extend     adds the dimensions of split_inner and ragged to a call that breaks no rule
  *   encode     the driver's arguments -> 128 bytes, in the measured layout of sm_90
@@ -296,9 +296,9 @@ static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options,
 
 /* Return the data type of the map of a tensor whose elements have the type `dtype`. Return -1 if no
  * map of this tensor is possible. If `asked_type` is TMA_DLPACK_OWN_TYPE, the result is the map
- * type of `dtype`. Otherwise the result is `asked_type`, which is accepted in three cases:
- * `asked_type` is not packed and its elements have the size of the tensor's elements; `asked_type`
- * is packed and the tensor has 8-bit integers; or both types have 4-bit elements. */
+ * type of `dtype`. Otherwise the result is `asked_type` in three cases. (1) `asked_type` is not
+ * packed, and its elements have the size of the tensor's elements. (2) `asked_type` is packed, and
+ * the tensor has 8-bit integers. (3) Both types have 4-bit elements. */
 static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) {
   int own = tma_dlpack_own_type(dtype.code, dtype.bits, dtype.lanes);
   if (asked_type == TMA_DLPACK_OWN_TYPE) return own;
@@ -310,7 +310,7 @@ static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) 
   return same_size || of_4_bits || of_bytes ? asked_type : -1;
 }
 
-/* Reverse row-major entries, so that the innermost entry is first. If there are less than `needed`
+/* Reverse row-major entries, so that the innermost entry is first. If there are fewer than `needed`
  * entries, the missing entries are set to 0. */
 static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int needed, int room,
                                       int64_t *reversed) {
@@ -397,9 +397,9 @@ static inline void tma_dlpack_derive(TmaDlpackDescribed *c, int rules, const Tma
 
 static inline int tma_dlpack_is_member(int value, int count) { return value >= 0 && value < count; }
 
-/* Describe a call. Returns NULL, or the reason why TmaDlpackDescribed cannot represent the call.
- * With a reason, the caller refuses the call, or calls the Python function. This function checks no
- * rules. */
+/* Describe a call. Returns NULL, or the reason why TmaDlpackDescribed cannot represent the call. If
+ * there is a reason, the caller refuses the call, or calls the Python function. This function
+ * checks no rules. */
 static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
                                               const TmaDlpackOptions *o,
                                               const TmaDlpackTarget *target, TmaDlpackDescribed *c) {
@@ -445,7 +445,7 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
     tma_dlpack_canonical(&layout, bits, 32);
   c->inner_stride = layout.rank > 0 ? layout.strides[layout.rank - 1] : 1;
   c->row_bits = layout.rank > 0 ? tma_dlpack_product(layout.shape[layout.rank - 1], bits) : 0;
-  c->global_dim[0] = 0; /* needed for rank 0; the other entries past the rank are not written */
+  c->global_dim[0] = 0; /* read if the rank is 0; other entries past the rank are not written */
   for (int d = 0, i = layout.rank - 1; i >= 0; ++d, --i) {
     c->global_dim[d] = layout.shape[i];
     if (d > 0) c->stride_bits[d - 1] = tma_dlpack_product(layout.strides[i], bits);

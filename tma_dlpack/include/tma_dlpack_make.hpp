@@ -100,7 +100,8 @@ inline std::string as_call(const TmaDlpackDescribed& c, const TmaDlpackOptions& 
 {
   static const char* const functions[] = {"cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col",
                                           "cuTensorMapEncodeIm2colWide"};
-  const int rank = c.dims == 0 ? 0 : static_cast<int>(c.rank);  // with the dimensions that split_inner and ragged add
+  // `rank` includes the dimensions that split_inner and ragged add.
+  const int rank = c.dims == 0 ? 0 : static_cast<int>(c.rank);
   const int spatial = static_cast<int>(c.spatial);
   std::int64_t strides[TMA_DLPACK_MAX_RANK - 1];
   for (int d = 0; d < rank - 1; ++d) strides[d] = c.stride_bits[d] / 8;

@@ -1,6 +1,6 @@
-// tma_dlpack_mma.h: verbs for the tensor core, which multiply the tiles that tma_dlpack.h loads.
-// These verbs are wgmma on sm_90a, and tcgen05 on sm_100a and its family. tma_dlpack.h includes
-// this header. Do not include this header alone.
+// tma_dlpack_mma.h: verbs that multiply tiles in the tensor core. The verbs of tma_dlpack.h load
+// the tiles. The instructions are wgmma on sm_90a, and tcgen05 on sm_100a and its family.
+// tma_dlpack.h includes this header. Do not include this header alone.
 //
 // The last two lines of a verb's comment have the form that tma_dlpack.h describes. wgmma(),
 // tcgen05_mma() and the verbs with a cta_group insert strings into their instruction with "C"
