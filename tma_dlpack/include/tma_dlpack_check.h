@@ -1268,8 +1268,8 @@ __device__ inline void publish(detail::ChangedMapAt global, const Map* shared)
   unchecked::publish(global.it, shared);
 }
 
-// TEMPLATE is the template parameter, which is the dimension or the value of a field. ARGUMENT is
-// the template argument of the unchecked verb.
+// Defines the verb replace_FIELD() with checks. TEMPLATE is the template parameter, which is the
+// dimension or the value of a field. ARGUMENT is the template argument of the unchecked verb.
 #define TMA_DLPACK_CHECKED(FIELD, TEMPLATE, ARGUMENT)                                     \
   template <TEMPLATE class... Operand>                                                    \
   __device__ inline void replace_##FIELD(detail::ChangedMapAt map, Operand... operand)    \

@@ -342,7 +342,7 @@ static inline void tma_dlpack_derive_box(TmaDlpackDescribed *c) {
   c->floor_box_bits = floor;
 }
 
-/* Fill the same fields as tma_dlpack_derive_box, but for an im2col map. */
+/* Fill, for an im2col map, the fields that tma_dlpack_derive_box fills for a tiled map. */
 static inline void tma_dlpack_derive_column(TmaDlpackDescribed *c, int rules) {
   const int is_wide = c->kind == TMA_DLPACK_IM2COL_WIDE;
   c->spatial = c->dims < 2 ? 0 : c->dims - 2;

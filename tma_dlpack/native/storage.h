@@ -38,9 +38,9 @@ typedef struct {
 struct MapStorage;
 
 /* The memory of a freed map. The next new map uses this memory. A program that makes a map at every
- * step also frees a map at every step. To reuse the memory takes half the time of an allocation by
- * CPython, which also informs the garbage collector. The owners of this struct are the module and
- * all maps that the module made. */
+ * step also frees a map at every step. To reuse the memory takes half the time of a new allocation.
+ * CPython informs the garbage collector of each new allocation. The owners of this struct are the
+ * module and all maps that the module made. */
 typedef struct {
   struct MapStorage *map; /* the free memory, or NULL */
   Py_ssize_t owners;
