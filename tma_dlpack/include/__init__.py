@@ -4,7 +4,7 @@ tma_dlpack.h is for extensions. It converts a map that was made in Python to a C
 device code for copies. It includes tma_dlpack_mma.h (for the tensor core) and, in a checked build,
 tma_dlpack_check.h.
 
-tma_dlpack_make.h checks and encodes maps in C, also for this package's C extension.
+tma_dlpack_make.h checks and encodes maps in C. This package's C extension includes it, too.
 tma_dlpack_make.hpp is the C++ interface of tma_dlpack_make.h. tma_dlpack_driver.h calls libcuda.
 tma_dlpack_tables.h and tma_dlpack_options.hpp are generated. The module `tma_dlpack.include`
 imports only the module `public` of tma_dlpack.

@@ -137,11 +137,11 @@ inline CUtensorMap tensor_map(std::uintptr_t address)
   return tensor_map(reinterpret_cast<const void*>(address));
 }
 
-// Copy the map in the result of TensorMap.as_torch(). Its type is at::Tensor, or another type with
-// the same methods.
+// Copy the map in the tensor that TensorMap.as_torch() returned. The type of the tensor is
+// at::Tensor, or another type with the same methods.
 //
 // Throws map_error if the tensor is not a contiguous CPU tensor of 128 one-byte elements, or if its
-// address cannot be TensorMap.ptr (see the function for a pointer).
+// address cannot be TensorMap.ptr (see the overload that takes a pointer).
 template <class Tensor, class = decltype(std::declval<const Tensor&>().data_ptr())>
 CUtensorMap tensor_map(const Tensor& tensor)
 {
@@ -230,8 +230,8 @@ TMA_DLPACK_EITHER constexpr unsigned swizzled_index(unsigned row, unsigned colum
 namespace detail
 {
 
-// Return a descriptor that has only the leading byte offset and the stride byte offset. wgmma and
-// tcgen05 use the same bits.
+// Return a matrix descriptor in which only the leading byte offset and the stride byte offset are
+// set. The offsets are in the same bits for wgmma and tcgen05.
 template <unsigned leading_byte_offset, unsigned stride_byte_offset>
 TMA_DLPACK_EITHER constexpr unsigned long long descriptor_offsets()
 {
@@ -259,15 +259,16 @@ TMA_DLPACK_EITHER constexpr unsigned long long mn_major_offsets()
 {
   if constexpr (swizzle == Swizzle::none)
     return descriptor_offsets<128, rows * 16>();
-  else  // 8 rows of an atom of 16 bytes, or 4 rows of an atom of 32 bytes
+  else  // the stride byte offset is 8 rows, or 4 rows if the swizzle's atom has 32 bytes
     return descriptor_offsets<rows * span_bytes(swizzle),
                               (swizzle > Swizzle::bytes128 ? 4 : 8) * span_bytes(swizzle)>();
 }
 
-// Return the bits for a swizzle. For wgmma, the swizzles none, bytes32, bytes64 and bytes128 are 0,
-// 3, 2 and 1 in bits 62..63. For tcgen05, these swizzles are 0, 6, 4 and 2 in bits 61..63, so the
-// descriptors have the same bits as for wgmma. For tcgen05, bytes128_atom_32B is 1. Every
-// descriptor for tcgen05 also has 0b001 in bits 46..48, which the constant TCGEN05 sets.
+// Return the bits of a matrix descriptor that select the swizzle. For wgmma, the swizzles none,
+// bytes32, bytes64 and bytes128 are 0, 3, 2 and 1 in bits 62..63. For tcgen05, these swizzles are
+// 0, 6, 4 and 2 in bits 61..63, so the descriptors have the same bits as for wgmma. For tcgen05,
+// bytes128_atom_32B is 1. Every descriptor for tcgen05 also has 0b001 in bits 46..48, which the
+// constant TCGEN05 sets.
 template <Swizzle swizzle, bool or_atom_32B = false>
 TMA_DLPACK_EITHER constexpr unsigned long long layout_bits()
 {
@@ -307,8 +308,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long k_major_descriptor()
   return detail::k_major_offsets<rows, swizzle>() | detail::layout_bits<swizzle>();
 }
 
-// Return the matrix_descriptor() of an MN-major tile of 16-bit elements, with one row for each
-// index of K. The tile has the layout of k_major_descriptor().
+// Return the matrix_descriptor() of an MN-major tile of 16-bit elements. The tile has one row for
+// each index of K. Its strips and rows are stored in the same order as for k_major_descriptor().
 //   wgmma, "Matrix Descriptor Format" | anyone | host, sm_90 | 0.2 | compile time
 //   e.g. mn_major_descriptor<64, Swizzle::bytes128>()
 template <unsigned rows, Swizzle swizzle>
@@ -387,10 +388,10 @@ TMA_DLPACK_EITHER constexpr void require_pair()
 
 }  // namespace detail
 
-// Return the 32-bit instruction descriptor of tcgen05.mma, which has the types, the shape, the
-// majors, and float as the type of the sums. m is the number of rows of A. If cta_group is 2, m is
-// the sum of the rows in both blocks. The descriptor follows NVIDIA's documentation, and was not
-// tested on a GPU.
+// Return the 32-bit instruction descriptor of tcgen05.mma. The descriptor contains the types and
+// majors of A and B, the shape, and float as the type of the sums. m is the number of rows of A. If
+// cta_group is 2, m is the sum of the rows in both blocks. The descriptor follows NVIDIA's
+// documentation, and was not tested on a GPU.
 //   tcgen05, "Instruction descriptor" | anyone | host and device | 0.4 | compile time
 //   e.g. tcgen05_instruction_descriptor<MmaType::bf16, 128, 256>()
 template <MmaType a_type, unsigned m, unsigned n, MmaType b_type = a_type, Major a_major = Major::K,
@@ -401,8 +402,8 @@ TMA_DLPACK_EITHER constexpr unsigned tcgen05_instruction_descriptor()
   static_assert(m == 64 || m == 128 || m == 256, "tcgen05.mma takes 64, 128 or 256 rows of A");
   static_assert(n % (m == 64 ? 8 : 16) == 0 && 8 <= n && n <= 256,
                 "tcgen05.mma takes multiples of 16 rows of B, up to 256; of 8, if A has 64");
-  // The numbers of the types in the order of MmaType. F16 is 0, BF16 is 1, and TF32 is 2. In
-  // kind::f8f6f4, E4M3 is 0 and E5M2 is 1.
+  // The number that the descriptor has for each type, in the order of MmaType. F16 is 0, BF16 is 1,
+  // and TF32 is 2. In kind::f8f6f4, E4M3 is 0 and E5M2 is 1.
   constexpr unsigned numbers[] = {1, 0, 2, 0, 1};
   return 1u << 4 | numbers[static_cast<int>(a_type)] << 7 | numbers[static_cast<int>(b_type)] << 10 |
          static_cast<unsigned>(a_major) << 15 | static_cast<unsigned>(b_major) << 16 | n / 8 << 17 |
@@ -430,7 +431,7 @@ TMA_DLPACK_EITHER constexpr unsigned mn_major_k_step_bytes(unsigned k_step)
   return k_step * (32 / element_bytes) * span_bytes(swizzle);
 }
 
-// Return a descriptor with the tile's address in shared memory. `descriptor` is the result of
+// Return `descriptor` with the tile's shared-memory address added. `descriptor` is the result of
 // k_major_descriptor() or of another function for descriptors. For a later K step, add
 // k_step_bytes() to the address.
 //   no instruction | anyone | host and device | 0.2 | 2 integer operations
@@ -448,13 +449,14 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_addre
 // The release of the compiler and of its ptxas, such as 1208 for CUDA 12.8.
 #if defined(__CUDACC_VER_MAJOR__)
 #define TMA_DLPACK_CUDA (__CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__)
-#define TMA_DLPACK_HAS_OPERAND_C (TMA_DLPACK_CUDA >= 1206)  // asm with "C" operands (texts)
+#define TMA_DLPACK_HAS_OPERAND_C (TMA_DLPACK_CUDA >= 1206)  // asm accepts strings as operands ("C")
 #else  // clang uses the ptxas of the toolkit that has this cuda.h
 #define TMA_DLPACK_CUDA (CUDA_VERSION / 1000 * 100 + CUDA_VERSION % 1000 / 10)
 #define TMA_DLPACK_HAS_OPERAND_C 0
 #endif
 
-// Features of the targets. In the compiler's pass for the host, every verb is defined.
+// TMA_DLPACK_HAS_SUFFIX and TMA_DLPACK_HAS_PAIRS are 1 if the target has the feature. In the
+// compiler's pass for the host, they are always 1, so that every verb is defined.
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__) ||                             \
   defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) ||                       \
   defined(__CUDA_ARCH_FEAT_SM101_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL)
@@ -468,7 +470,8 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_addre
 #else
 #define TMA_DLPACK_HAS_PAIRS 0
 #endif
-// Declares a verb that this target lacks.
+// Declares a verb that this target lacks. A call of the verb does not compile. The compiler's error
+// message contains REASON.
 #define TMA_DLPACK_LACKS_VERB(VERB, REASON) \
   template <class... Given>                 \
   [[deprecated(REASON)]] __device__ void VERB(Given...) = delete;
@@ -486,8 +489,8 @@ struct Barrier
   unsigned long long state;
 };
 
-// Offsets of a filter tap, W first. They have types of their own, so that an offset cannot be
-// passed as a coordinate.
+// The offsets of a filter tap in an im2col load, W first. Offsets have their own types, so that an
+// offset cannot be passed as a coordinate.
 struct OffsetsW
 {
   unsigned short w;
@@ -503,7 +506,7 @@ struct OffsetsWHD
   unsigned short w, h, d;
 };
 
-// The offsets of an im2col-wide load: PTX's wHalo and wOffset.
+// The two offsets of an im2col-wide load, which PTX calls wHalo and wOffset.
 struct HaloW
 {
   unsigned short halo, w;
@@ -683,9 +686,9 @@ __device__ inline void arrive_remote(Barrier* barrier, unsigned block_rank)
 }
 
 // Arrive as arrive_remote() does, but do not make writes of this thread visible. Use this verb
-// after wgmma or a store has read a tile, so that the tile may be loaded again. Because this verb
-// has no fence, it makes hopper_gemm.cu 1.4 times as fast (H200). The verb needs CUDA 12.8 or later
-// (PTX 8.6).
+// after wgmma or a store has read a tile. The next tile may then be loaded to the same place.
+// Because this verb has no fence, it makes hopper_gemm.cu 1.4 times as fast (H200). The verb needs
+// CUDA 12.8 or later (PTX 8.6).
 //   mapa, mbarrier.arrive.relaxed.cluster | each thread that init() counts | sm_90 | 0.2 | SYNCS.ARRIVE
 //   e.g. arrive_remote_relaxed(&empty, block);
 #if TMA_DLPACK_CUDA >= 1207
@@ -758,11 +761,11 @@ __device__ inline bool wait_at_most(Barrier* barrier, unsigned parity, unsigned 
 }
 
 // Wait until the phase of this parity is complete, and make the ordinary stores of other blocks of
-// the cluster visible to this thread. Use this verb only if threads of another block wrote memory
-// with ordinary stores and then called arrive_remote(), and this thread reads this memory with
-// ordinary loads. For a tile that a load wrote, use wait(), even if another block issued the load.
-// For a stage that another block released, use wait() too. Each iteration of wait_cluster() costs a
-// CCTL.IVALL, which empties the L1 cache.
+// the cluster visible to this thread. Use this verb only for data that this thread reads with
+// ordinary loads, and that another block wrote with ordinary stores before its arrive_remote(). For
+// a tile that a load wrote, use wait(), even if another block issued the load. For a stage that
+// another block released, use wait() too. Each iteration of wait_cluster() costs a CCTL.IVALL,
+// which empties the L1 cache.
 //   mbarrier.try_wait.parity.acquire.cluster, a loop | every thread that reads what others stored | sm_90 | 0.2 | SYNCS.PHASECHK.TRYWAIT, CCTL.IVALL per iteration
 //   e.g. wait_cluster(&ready, 0);
 __device__ inline void wait_cluster(Barrier* barrier, unsigned parity)
@@ -956,7 +959,7 @@ TMA_DLPACK_POLICY(evict_normal)
 namespace detail
 {
 
-// The operands of a copy instruction; unused operands are 0.
+// The operands of a copy instruction. Unused operands are 0.
 struct Copy
 {
   const Map* map;
@@ -979,7 +982,8 @@ struct Copy
   __device__ void take(HaloW tap) { offset[0] = tap.halo, offset[1] = tap.w; }
 };
 
-// The arguments of a verb after its map and barrier: a policy for L2, coordinates, offsets.
+// After its map and barrier, a verb takes a policy for L2, coordinates and offsets. These templates
+// classify the types of such arguments. For a type of offsets, `taps` is not 0.
 template <class T>
 inline constexpr unsigned taps = 0;
 template <> inline constexpr unsigned taps<OffsetsW> = 1;
@@ -1015,17 +1019,17 @@ enum class Mode
   tile,
   im2col,       // pixels follow each other along W, H and D
   im2col_w,     // pixels follow each other only along W
-  im2col_w128,  // as im2col_w, with 128 pixels
+  im2col_w128,  // as im2col_w, with 128 pixels in each load
   store_im2col,
-  from  // a tile of a tensor at another address than the map's
+  from  // a tile of a tensor that begins at another address than the map's tensor
 };
 
 enum class To
 {
   block,
-  blocks,  // the blocks of a mask
-  pair,    // cta_group::2
-  pairs
+  blocks,  // the blocks in block_mask
+  pair,    // this block, with .cta_group::2
+  pairs    // the blocks in block_mask, with .cta_group::2
 };
 
 template <Mode mode, class M, class... Given>
@@ -1066,8 +1070,8 @@ __device__ inline Copy copy(const void* smem, const M& map, unsigned barrier,
                "h"(all.offset[1]), "h"(all.offset[2]), "h"(all.block_mask), "l"(all.policy)      \
                : "memory")
 
-// The state space of a load to this block's shared memory. With ::cluster, ptxas generates a
-// function call on sm_120 and sm_121. But ::cta needs PTX ISA 8.6 (CUDA 12.7).
+// The state space of the destination of a load to this block's shared memory. shared::cta needs PTX
+// ISA 8.6 (CUDA 12.7). For shared::cluster, ptxas generates a function call on sm_120 and sm_121.
 #if TMA_DLPACK_CUDA >= 1207
 #define TMA_DLPACK_THIS_BLOCK "shared::cta"
 #else
@@ -1147,7 +1151,7 @@ __device__ inline void prefetch(const M& map, Given... given)
   TMA_DLPACK_PREFETCH(5)
 }
 
-// The global address is in operand %12, in place of the policy.
+// Operand %12 is the global address. In other copies, this operand is the policy.
 #define TMA_DLPACK_FROM(RANK)                                                                    \
   TMA_DLPACK_IF(from, RANK)                                                                      \
   {                                                                                              \
@@ -1352,8 +1356,8 @@ TMA_DLPACK_LACKS_VERB(load_im2col_w, TMA_DLPACK_NEEDS_SM100)
 namespace detail
 {
 
-// Each pair of blocks has a block of even rank. Return the address of the barrier in this block
-// that has the same offset as `barrier`.
+// In this block's pair of blocks, one block has an even rank. Return the address of the barrier in
+// that block, at the same shared-memory offset as `barrier`.
 __device__ inline unsigned pair_barrier(const Barrier* barrier)
 {
   unsigned there;
@@ -1597,7 +1601,8 @@ __device__ inline void store_bulk(void* global, const void* smem, unsigned bytes
 namespace detail
 {
 
-// The types of cp.reduce.async.bulk: unsigned and signed integers of 32 and 64 bits, floating-point.
+// The types of the elements of cp.reduce.async.bulk. u and s stand for unsigned and signed
+// integers.
 enum class Number
 {
   u32,
@@ -1767,7 +1772,7 @@ template <int pending = 0>
 //   publish(global, &shared);                             // this warp
 //   if (threadIdx.x == 0) fence_acquire(global), load(tile, *global, ...);
 //
-// If another block may use the old map in global memory for further copies, publish the new map at
+// If another block may still issue copies with the old map in global memory, publish the new map at
 // another address.
 
 // Copy a changed map from shared memory to global memory. A thread that then calls
@@ -1802,8 +1807,8 @@ __device__ inline void fence_release()
 // Each of these verbs changes one field of a tiled map in shared or global memory. One thread calls
 // the verbs, and then publish() or fence_release(). Before publish() or fence_release(), a copy may
 // use the old map, or only a part of the changes. The fields are the fields of PTX's
-// tensormap.replace. Dimension 0 is the innermost. Values are not checked. The verbs need a target
-// with the suffix a or f.
+// tensormap.replace. Dimension 0 is the innermost. The verbs do not check the values. The verbs
+// need a target with the suffix a or f.
 #if TMA_DLPACK_HAS_SUFFIX
 #define TMA_DLPACK_REPLACES
 #define TMA_DLPACK_HAS_REPLACE(...) __VA_ARGS__
@@ -1873,10 +1878,10 @@ TMA_DLPACK_REPLACE_IN_DIMENSION(box_dim, 5, unsigned, "b32", "r")
 //   e.g. replace_element_stride<1>(&map, 2);
 TMA_DLPACK_REPLACE_IN_DIMENSION(element_stride, 5, unsigned, "b32", "r")
 
-// Replace the element type, as in replace_elemtype<10>(map). The numbers are PTX's (bf16 is 10),
-// and differ from CUtensorMapDataType. Do not change a map of tf32 (11, 12) to another type. The
-// instruction does not clear the tf32 bit of the map, so a copy with this map ends the kernel with
-// an error.
+// Replace the element type, as in replace_elemtype<10>(map). The types have PTX's numbers (bf16 is
+// 10), which differ from CUtensorMapDataType. Do not change a map of tf32 (11, 12) to another type.
+// tensormap.replace does not clear the tf32 bit of the map, so a copy with the changed map ends the
+// kernel with an error.
 //   tensormap.replace.tile.elemtype | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_elemtype<10>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(elemtype, unsigned, 16)
@@ -1891,7 +1896,8 @@ TMA_DLPACK_REPLACE_CONSTANT(swizzle_mode, Swizzle, 4)
 //   e.g. replace_interleave_layout<0>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(interleave_layout, unsigned, 3)
 
-// Replace the fill value of elements that are out of bounds. 0 is zeros, and 1 is NaN.
+// Replace the fill mode, which selects the value of elements that are out of bounds. 0 selects
+// zero, and 1 selects NaN.
 //   tensormap.replace.tile.fill_mode | one thread | suffix a or f | 0.3 | 1 or 2 loads and stores
 //   e.g. replace_fill_mode<1>(&map);
 TMA_DLPACK_REPLACE_CONSTANT(fill_mode, unsigned, 2)
@@ -1907,7 +1913,7 @@ TMA_DLPACK_REPLACE_CONSTANT(fill_mode, unsigned, 2)
 // The current stage of a ring, and the parity to wait for. A thread that reads the stages waits at
 // the full barriers. A thread that fills the stages starts with producer(), and waits at the empty
 // barriers. In the first round, these waits end at once, because every stage is empty. The kernel
-// declares the barriers in shared memory, two for each stage.
+// declares two barriers in shared memory for each stage.
 //   no instruction | each thread that takes part | host and device | 0.4 | 2 registers, 3 integer operations a stage
 //   e.g. for (auto at = PipelineState<4>::producer(); tile < tiles; ++tile, at.advance()) ...
 template <unsigned stages>
@@ -1923,7 +1929,7 @@ struct PipelineState
   __host__ __device__ constexpr unsigned phase() const { return parity; }
 
   // Go to the next stage, or go `steps` stages ahead. Pass `steps` if several threads share a ring,
-  // and other threads use the stages in between.
+  // and other threads use the stages that this thread skips.
   __host__ __device__ constexpr void advance()
   {
     if (++at == stages) at = 0, parity ^= 1;

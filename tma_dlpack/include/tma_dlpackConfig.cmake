@@ -1,7 +1,7 @@
 # find_package(tma_dlpack) defines the target tma_dlpack::headers, and tma_dlpack_INCLUDE_DIR, which
-# is the folder of the headers. To find this file, CMake needs the folder that `tma-dlpack include`
-# prints in tma_dlpack_DIR or tma_dlpack_ROOT. If [build-system] of a project requires tma_dlpack,
-# scikit-build-core sets tma_dlpack_ROOT.
+# is the folder of the headers. To find this file, CMake needs the file's folder in the variable
+# tma_dlpack_DIR or tma_dlpack_ROOT. `tma-dlpack include` prints this folder. If [build-system] of a
+# project requires tma_dlpack, scikit-build-core sets tma_dlpack_ROOT.
 set(tma_dlpack_INCLUDE_DIR "${CMAKE_CURRENT_LIST_DIR}")
 if(NOT TARGET tma_dlpack::headers)
   add_library(tma_dlpack::headers INTERFACE IMPORTED)

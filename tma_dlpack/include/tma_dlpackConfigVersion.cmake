@@ -1,5 +1,5 @@
-# The version is the version of the headers. A request for a version is met by a later release of the same
-# major version.
+# The version is the version of the headers. The headers satisfy a request for an earlier version
+# with the same major version.
 file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/tma_dlpack_tables.h" line REGEX "#define TMA_DLPACK_VERSION [0-9]+")
 string(REGEX MATCH "[0-9]+$" number "${line}")
 math(EXPR major "${number} / 10000")

@@ -7,7 +7,8 @@
 //
 //   tma_dlpack check: FILE:LINE, block (X, Y, Z), thread (X, Y, Z), VERB: FOUND; LIMIT
 //
-// `tma-dlpack explain` explains such a line. Only barriers that init() initialised are checked.
+// `tma-dlpack explain` explains such a line. Initialise each barrier with init(), because a verb
+// reports a barrier that init() did not initialise.
 
 #ifndef TMA_DLPACK_CHECK_H
 #define TMA_DLPACK_CHECK_H
@@ -27,9 +28,9 @@
 #define TMA_DLPACK_CHECK_BARRIERS 20
 #endif
 
-// The source location of a verb's call. In the default argument of a parameter, these built-ins
-// return the file and the line of the call. NVRTC before 12.9 lacks the built-ins, so the report
-// has "file ?".
+// The source location of a verb's call. As default arguments of a parameter, __builtin_FILE() and
+// __builtin_LINE() return the file and the line of the call. NVRTC before 12.9 lacks the built-ins,
+// so the report has "file ?".
 #if defined(__CUDACC_RTC__) && TMA_DLPACK_CUDA < 1209
 #define TMA_DLPACK_FILE "file ?"
 #define TMA_DLPACK_LINE 0
@@ -74,10 +75,11 @@ TMA_DLPACK_IS(global, "global")
 TMA_DLPACK_IS(parameter, "param")
 #undef TMA_DLPACK_IS
 
-// ---- the line ----
+// ---- the line that a failed check prints ----
 
-// A verb's map or barrier, and the file and line of the call. The argument of the verb is converted
-// at the call, so the default arguments of this constructor have the file and line of the call.
+// A parameter of a verb: a map or a barrier, with the file and line of the call. The caller's map
+// or barrier is converted to this type at the call, so the default arguments of the constructor are
+// the file and line of the call.
 template <class T>
 struct At
 {
@@ -100,9 +102,9 @@ using MapAt = At<const Map>;
 using ChangedMapAt = At<Map>;
 using BarrierAt = At<Barrier>;
 
-// A global address of any type, and the file and line of the call. The compiler must not know the
-// state space of the address. Otherwise, the compiler removes the code that follows the use of an
-// address that is not global.
+// A global address of any type, with the file and line of the call. The asm statement hides the
+// state space of the address from the compiler. Without the statement, if the address is not
+// global, the compiler removes the code that follows a use of the address.
 struct BulkAt
 {
   const void* it;
@@ -116,7 +118,7 @@ struct BulkAt
   }
 };
 
-// A number and the file and line of the call. The number is an address in tensor memory, a matrix
+// A number, with the file and line of the call. The number is an address in tensor memory, a matrix
 // descriptor, or a number of bytes.
 template <class Number>
 struct ValueAt
@@ -145,8 +147,9 @@ __device__ inline void wait_unless_first()
     for (;;) __nanosleep(1000000);
 }
 
-// AT is the argument that has the file and the line. FOUND and LIMIT are formats of printf, and the
-// last arguments are the values for these formats.
+// If HOLDS is false, print the line and end the kernel. AT is the argument that has the file and
+// line of the call. FOUND and LIMIT are formats of printf, and the last arguments are the values
+// for these formats.
 #define TMA_DLPACK_REQUIRE(HOLDS, AT, VERB, FOUND, LIMIT, ...)                                      \
   do                                                                                                \
     if (!(HOLDS))                                                                                   \
@@ -161,17 +164,17 @@ __device__ inline void wait_unless_first()
 
 // ---- a map's bytes ----
 
-// The first bit of each field in the 128 bytes, from the package's table FIELDS. For dimension i,
-// add i times the step of the field.
+// The index of the first bit of each field in a map's 128 bytes (from the package's table FIELDS).
+// For dimension i, add i times the field's constant ..._STEP.
 constexpr unsigned IM2COL = 64, RANK = 68, ELEMENT_TYPE = 71, INTERLEAVE = 75, SWIZZLE = 77;
 constexpr unsigned SWIZZLE_ATOMICITY = 83;
 constexpr unsigned GLOBAL_DIM = 256, GLOBAL_DIM_STEP = 32, ELEMENT_STRIDE = 416;
 constexpr unsigned ELEMENT_STRIDE_STEP = 3, BOX_DIM = 440, BOX_DIM_STEP = 8;
 constexpr unsigned CHANNELS = 440, PIXELS = 480, LOWER_CORNER = 448, UPPER_CORNER = 464;
 
-// The size of each element type in bytes, as one hexadecimal digit. The lowest digit is for PTX's
-// type 0. The packed types of sm_100 and later have the digit 0, so the bytes of their boxes are
-// not counted.
+// Hexadecimal digit i is the size in bytes of an element of PTX's type i. The lowest digit is digit
+// 0. For the packed types of sm_100 and later the digit is 0, so the bytes of their loads are not
+// counted.
 constexpr Word ELEMENT_BYTES = 0x28442884421;
 
 // The fields of a map that the checks need, decoded from the map's bytes.
@@ -247,7 +250,7 @@ struct Decoded
     return (row * rows() + span - 1) / span * span;
   }
 
-  // Return the entry of an im2col map's corner for spatial dimension i.
+  // Return entry i of a corner of an im2col map. `bit` is LOWER_CORNER or UPPER_CORNER.
   __device__ int corner(unsigned bit, unsigned i) const
   {
     const unsigned width = rank == 3 ? 16 : rank == 4 ? 8 : 5;
@@ -255,7 +258,7 @@ struct Decoded
   }
 };
 
-// The arguments after a verb's map and barrier: a policy, coordinates, offsets.
+// A Copy stores the arguments after a verb's map and barrier: a policy, coordinates, offsets.
 using unchecked::detail::Copy;
 
 template <class... Given>
@@ -268,8 +271,8 @@ __device__ inline Copy start(Given... given)
 
 // ---- facts about this block ----
 
-// The system reserves the first KiB of shared memory (CUDA Programming Guide). On sm_90, the memory
-// of a kernel was measured to begin at 0x400.
+// The system reserves the first KiB of shared memory (CUDA Programming Guide). On sm_90, the shared
+// memory of a kernel begins at 0x400 (measured).
 constexpr unsigned RESERVED_SMEM_BYTES = 1024;
 
 __device__ inline unsigned smem_end()
@@ -287,7 +290,7 @@ __device__ inline unsigned cluster_blocks()
 }
 
 // Return a number that identifies this cluster and this launch. Counts that an earlier block left
-// in shared memory have another number.
+// in shared memory have another number, so they are not used.
 __device__ inline Word cluster_number()
 {
   Word grid;
@@ -304,9 +307,9 @@ __device__ inline Word cluster_number()
 
 // ---- earlier calls on each barrier ----
 
-// The counts of a barrier. The verbs count, because the hardware's counts cannot be read. In
-// arrays, index 0 is for even phases, and index 1 is for odd phases. Each count is a sum over all
-// phases, and wraps.
+// The counts of a barrier. The verbs count arrivals and bytes, because the counts of the hardware's
+// barrier cannot be read. In arrays, index 0 is for even phases, and index 1 is for odd phases.
+// Arrivals and bytes are sums over all phases, and the sums wrap.
 struct Counts
 {
   Word key;            // the cluster's number, and the barrier's offset
@@ -314,8 +317,8 @@ struct Counts
   unsigned arrived;    // number of arrivals in all phases
   unsigned expected[2], issued[2];    // bytes that the barrier expects, bytes of the issued loads
   unsigned settled[2];                // bytes of the phases for which a thread has waited
-  // (the last phase for which a thread waited, plus 1) << 11, plus the number of the first such
-  // thread
+  // (the last phase for which a thread waited, plus 1) << 11, plus the number of the first thread
+  // that waited for this phase
   unsigned waited;
   unsigned unknown;                   // 1 if the bytes or the phase of a load are not known
 };
@@ -323,7 +326,7 @@ struct Counts
 struct Table
 {
   Counts counts[TMA_DLPACK_CHECK_BARRIERS];
-  Word full;  // the cluster's number, if the table had no place for a barrier
+  Word full;  // set to the cluster's number when the table has no place for a barrier
 };
 
 __device__ inline Table& table()
@@ -550,7 +553,7 @@ template <Reduction op>
 TMA_DLPACK_CALLED void check_reduction(MapAt at, const char* verb)
 {
   const unsigned type = Decoded(at.it).type;
-  // Bit n is set if the operation exists for PTX's type n (measured on sm_90).
+  // Bit n of `types` is set if the operation exists for PTX's type n (measured on sm_90).
   constexpr bool is_add = op == Reduction::add, is_order = op == Reduction::min || op == Reduction::max;
   constexpr bool is_count = op == Reduction::inc || op == Reduction::dec;
   constexpr unsigned types = is_add ? 0x7DC : is_order ? 0x47C : is_count ? 0x4 : 0x1C;
@@ -580,7 +583,7 @@ TMA_DLPACK_CALLED void check_mask(BarrierAt at, const char* verb, unsigned mask)
                      "the cluster has %u blocks, and a bit for each", mask, cluster_blocks());
 }
 
-// Count the bytes of a load for every block of the mask. This function assumes that the barriers of
+// Count the bytes of a load in every block of the mask. This function assumes that the barriers of
 // these blocks are in the same phase as the barrier of this block.
 TMA_DLPACK_CALLED void count_multicast(BarrierAt at, const char* verb, BlockMask block_mask,
                                        unsigned bytes)
@@ -651,8 +654,9 @@ __device__ inline unsigned this_thread()
   return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x + 1;
 }
 
-// Check a wait before it begins. The phase before the current phase has ended. A wait for this
-// earlier phase is a mistake if the barrier already expects bytes in the current phase.
+// Check a wait before it begins. A wait for the phase before the current phase returns at once,
+// because this earlier phase has ended. Such a wait is a mistake if the barrier already expects
+// bytes in the current phase.
 TMA_DLPACK_CALLED Counts* check_wait(BarrierAt at, const char* verb, unsigned parity)
 {
   Counts* const counts = check_barrier(at, verb);
@@ -708,7 +712,8 @@ TMA_DLPACK_CALLED void wait_for(BarrierAt at, const char* verb, unsigned parity)
   check_end(counts, at, verb, parity);
 }
 
-// Check a copy without a map, and the global address that it reads or writes.
+// Check the global address, the shared-memory address and the number of bytes of a copy without a
+// map.
 TMA_DLPACK_CALLED void check_bulk(BulkAt at, const char* verb, const void* smem, unsigned bytes)
 {
   const Word global = reinterpret_cast<Word>(at.it);
@@ -1263,8 +1268,8 @@ __device__ inline void publish(detail::ChangedMapAt global, const Map* shared)
   unchecked::publish(global.it, shared);
 }
 
-// TEMPLATE is the template parameter, which is the dimension or the value of a field. ARGUMENT is
-// the template argument of the unchecked verb.
+// Defines the verb replace_FIELD() with checks. TEMPLATE is the template parameter, which is the
+// dimension or the value of a field. ARGUMENT is the template argument of the unchecked verb.
 #define TMA_DLPACK_CHECKED(FIELD, TEMPLATE, ARGUMENT)                                     \
   template <TEMPLATE class... Operand>                                                    \
   __device__ inline void replace_##FIELD(detail::ChangedMapAt map, Operand... operand)    \

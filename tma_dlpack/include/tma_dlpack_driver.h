@@ -1,4 +1,4 @@
-/* tma_dlpack_driver.h: calls of the driver's encoders, which are loaded at run time. C11 and C++17.
+/* tma_dlpack_driver.h: functions that encode maps with the driver. C11 and C++17.
  *
  * The first call loads libcuda, so a program need not link against libcuda. After each call, the
  * caller's context is current again. Each translation unit has its own state. Callers must
@@ -21,7 +21,7 @@ TMA_DLPACK_BEGIN
 
 enum { TMA_DLPACK_MAX_GPUS = 64 };
 
-/* The result if there is no usable driver, because libcuda is missing or too old, or because this
+/* The result of an encode if the driver cannot be used. Then libcuda is missing or too old, or the
  * process is a forked child. */
 enum { TMA_DLPACK_NO_DRIVER = -1 };
 
@@ -29,7 +29,7 @@ enum { TMA_DLPACK_POINTER_ORDINAL = 9 }; /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL 
 
 enum { TMA_DLPACK_INVALID_CONTEXT = 201 }; /* CUDA_ERROR_INVALID_CONTEXT: there is no context */
 
-/* The facts about a GPU that tensor maps need. */
+/* The properties of a GPU that are needed to make its tensor maps. */
 typedef struct {
   int known; /* 0 if the other fields are not filled yet */
   TmaDlpackTarget target;
@@ -120,7 +120,7 @@ static inline TmaDlpackDriver *tma_dlpack_driver(void) {
   return driver->state == 1 ? driver : NULL;
 }
 
-/* Return the facts about a GPU, or NULL if there is no such GPU. */
+/* Return the properties of a GPU, or NULL if there is no such GPU. */
 static inline TmaDlpackGpu *tma_dlpack_gpu(int ordinal) {
   TmaDlpackDriver *driver = tma_dlpack_driver();
   if (driver == NULL || ordinal < 0 || ordinal >= driver->gpu_count ||
@@ -141,7 +141,7 @@ static inline TmaDlpackGpu *tma_dlpack_gpu(int ordinal) {
 /* Return the ordinal of the current context's GPU, or -1 if there is no context. The query for the
  * GPU takes a tenth of the time of an encode. Without a context, the query takes one to two
  * microseconds. So the function assumes that there is a context until a query fails. After a
- * failure, it first checks whether the thread has a context. */
+ * failure, each call first checks whether the thread has a context. */
 static inline int tma_dlpack_current_gpu(TmaDlpackDriver *driver) {
   void *context = NULL;
   int ordinal = -1;
@@ -199,7 +199,7 @@ static inline int tma_dlpack_driver_call(const TmaDlpackDriver *driver, const Tm
                                     oob_fill);
 }
 
-/* Clear bit 85 of a map, as libcu++ does. The bit is the allocation class LARGE. On compute
+/* Clear bit 85 of a map, as libcu++ does. The bit stands for the allocation class LARGE. On compute
  * capability 10.0 and later, drivers before 13.2 also set this bit for small allocations. libcu++
  * clears the bit in tiled maps. If the rank is 1, libcu++ clears the bit only if the tensor has
  * less than 128 KiB. Source: release notes of driver 595.71.05. */

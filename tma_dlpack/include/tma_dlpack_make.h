@@ -1,7 +1,7 @@
 /* tma_dlpack_make.h: functions that make the 128 bytes of a map from a DLPack tensor. C11, C++17.
  *
- *   describe   tensor and options, row-major -> TmaDlpackDescribed, which has the driver's
- *              arguments, innermost first, and everything else that the rules read
+ *   describe   tensor and options (row-major) -> TmaDlpackDescribed. This struct has the driver's
+ *              arguments (innermost first), and all other numbers that the rules read
  *   judge      TmaDlpackDescribed -> mask of the broken rules (generated, in tma_dlpack_tables.h)
  *   extend     adds the dimensions of split_inner and ragged to a call that breaks no rule
  *   encode     the driver's arguments -> 128 bytes, in the measured layout of sm_90
@@ -131,8 +131,9 @@ static inline int tma_dlpack_rules_of(int kind, int driver_rules, const TmaDlpac
 
 /* ---- numbers ------------------------------------------------------------------------------------- */
 
-/* Numbers with a larger absolute value are cut to this number. This number is larger than every
- * limit, and the sum of two such numbers does not overflow. */
+/* The largest absolute value of a number. tma_dlpack_cut replaces a number outside this range by
+ * the nearest number in the range. TMA_DLPACK_HUGE is above every limit of the rules, and the sum
+ * of two such numbers does not overflow. */
 #define TMA_DLPACK_HUGE (INT64_C(1) << 60)
 
 static inline int64_t tma_dlpack_cut(int64_t n) {
@@ -255,10 +256,11 @@ static inline const char *tma_dlpack_flat_layout(const TmaDlpackTensor *tensor,
   return NULL;
 }
 
-/* Describe the tensor's memory by the options `shape` and `strides`. Two choices are possible if
- * `strides` is omitted. If `shape` has the tensor's rank, the tensor's own strides are possible. If
- * the tensor is row-major, the row-major strides of `shape` are possible. If both choices are
- * possible, the two must be equal. Returns NULL, or the reason why the options cannot be used. */
+/* Describe the tensor's memory by the options `shape` and `strides`. If `strides` is omitted, there
+ * are two candidates for the strides. If `shape` has the tensor's rank, the tensor's own strides
+ * are a candidate. If the tensor is row-major, the row-major strides of `shape` are a candidate. If
+ * both are candidates, they must be equal. Returns NULL, or the reason why the options cannot be
+ * used. */
 static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options, int64_t element_bits,
                                                 TmaDlpackLayout *layout) {
   TmaDlpackLayout own = *layout;
@@ -294,9 +296,9 @@ static inline const char *tma_dlpack_as_strided(const TmaDlpackOptions *options,
 
 /* Return the data type of the map of a tensor whose elements have the type `dtype`. Return -1 if no
  * map of this tensor is possible. If `asked_type` is TMA_DLPACK_OWN_TYPE, the result is the map
- * type of `dtype`. Otherwise the result is `asked_type`, which is accepted in three cases:
- * `asked_type` is not packed and its elements have the size of the tensor's elements; `asked_type`
- * is packed and the tensor has 8-bit integers; or both types have 4-bit elements. */
+ * type of `dtype`. Otherwise the result is `asked_type` in three cases. (1) `asked_type` is not
+ * packed, and its elements have the size of the tensor's elements. (2) `asked_type` is packed, and
+ * the tensor has 8-bit integers. (3) Both types have 4-bit elements. */
 static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) {
   int own = tma_dlpack_own_type(dtype.code, dtype.bits, dtype.lanes);
   if (asked_type == TMA_DLPACK_OWN_TYPE) return own;
@@ -308,8 +310,8 @@ static inline int tma_dlpack_data_type(TmaDlpackDataType dtype, int asked_type) 
   return same_size || of_4_bits || of_bytes ? asked_type : -1;
 }
 
-/* Reverse row-major entries, so that the innermost entry is first. Missing entries up to `needed`
- * are set to 0. */
+/* Reverse row-major entries, so that the innermost entry is first. If there are fewer than `needed`
+ * entries, the missing entries are set to 0. */
 static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int needed, int room,
                                       int64_t *reversed) {
   int i = 0;
@@ -317,8 +319,9 @@ static inline void tma_dlpack_reverse(const int64_t *row_major, int count, int n
   for (; i < needed; ++i) reversed[i] = 0;
 }
 
-/* Fill the fields of a tiled map. `box_bits` is the size of the box. `floor_box_bits` is the size
- * of a box whose extents are divided by the element strides and rounded down. */
+/* Fill the fields of `c` that follow from the box of a tiled map. `box_bits` is the size of the box
+ * in bits. `floor_box_bits` is the size in bits after each extent is divided by its element stride
+ * and rounded down. */
 static inline void tma_dlpack_derive_box(TmaDlpackDescribed *c) {
   const int count = (int)(c->box_count < TMA_DLPACK_MAX_RANK ? c->box_count : TMA_DLPACK_MAX_RANK);
   int64_t all = c->element_bits, steps = 0, floor = c->element_bits;
@@ -339,7 +342,7 @@ static inline void tma_dlpack_derive_box(TmaDlpackDescribed *c) {
   c->floor_box_bits = floor;
 }
 
-/* Fill the fields of an im2col map. */
+/* Fill, for an im2col map, the fields that tma_dlpack_derive_box fills for a tiled map. */
 static inline void tma_dlpack_derive_column(TmaDlpackDescribed *c, int rules) {
   const int is_wide = c->kind == TMA_DLPACK_IM2COL_WIDE;
   c->spatial = c->dims < 2 ? 0 : c->dims - 2;
@@ -394,8 +397,9 @@ static inline void tma_dlpack_derive(TmaDlpackDescribed *c, int rules, const Tma
 
 static inline int tma_dlpack_is_member(int value, int count) { return value >= 0 && value < count; }
 
-/* Describe a call. Returns NULL, or the reason why the struct cannot describe the call. The caller
- * then refuses the call, or calls the Python function. This function checks no rules. */
+/* Describe a call. Returns NULL, or the reason why TmaDlpackDescribed cannot represent the call. If
+ * there is a reason, the caller refuses the call, or calls the Python function. This function
+ * checks no rules. */
 static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
                                               const TmaDlpackOptions *o,
                                               const TmaDlpackTarget *target, TmaDlpackDescribed *c) {
@@ -441,7 +445,7 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
     tma_dlpack_canonical(&layout, bits, 32);
   c->inner_stride = layout.rank > 0 ? layout.strides[layout.rank - 1] : 1;
   c->row_bits = layout.rank > 0 ? tma_dlpack_product(layout.shape[layout.rank - 1], bits) : 0;
-  c->global_dim[0] = 0; /* needed for rank 0; the other entries past the rank are not written */
+  c->global_dim[0] = 0; /* read if the rank is 0; other entries past the rank are not written */
   for (int d = 0, i = layout.rank - 1; i >= 0; ++d, --i) {
     c->global_dim[d] = layout.shape[i];
     if (d > 0) c->stride_bits[d - 1] = tma_dlpack_product(layout.strides[i], bits);
@@ -482,7 +486,7 @@ static inline const char *tma_dlpack_describe(const TmaDlpackTensor *tensor,
   return NULL;
 }
 
-/* Return the mask of the rules that apply to a described call. */
+/* Return the mask of the rules that apply to a call with these options. */
 static inline uint64_t tma_dlpack_asked(const TmaDlpackOptions *o, const TmaDlpackTarget *target) {
   int rules = tma_dlpack_rules_of(o->kind, o->driver_rules, target);
   return tma_dlpack_rows(o->kind, rules, 0) & ~(o->allowed & TMA_DLPACK_ALLOWABLE);
@@ -522,7 +526,8 @@ static inline void tma_dlpack_extend(TmaDlpackDescribed *c) {
 
 /* ---- encode: the 128 bytes, as measured ---------------------------------------------------------- */
 
-/* A value, shifted to its field's place in a 32-bit word. Only the address is wider than a word. */
+/* A value, shifted to the position of entry `i` of a field in a 32-bit word. Of all fields, only
+ * the address is wider than a word. */
 #define TMA_DLPACK_FIELD(name, i, value) \
   tma_dlpack_bits(TMA_DLPACK_BIT_##name + TMA_DLPACK_WIDTH_##name * (i), TMA_DLPACK_WIDTH_##name, value)
 
@@ -536,8 +541,8 @@ static inline void tma_dlpack_put_word(unsigned char *map, int bit, uint32_t wor
   memcpy(map + bit / 8, &word, sizeof word);
 }
 
-/* Write the strides, in units of 16 bytes, and the extents. All bits of the strides above bit 31
- * share one word. */
+/* Write the strides, in units of 16 bytes, and the extents. The lower 32 bits of each stride are a
+ * word. The upper bits of all strides share another word. */
 static inline void tma_dlpack_put_layout(unsigned char *map, const TmaDlpackDescribed *c) {
   uint32_t upper_bits = 0;
   for (int d = 0; d < c->rank - 1; ++d) {
@@ -577,7 +582,7 @@ static inline void tma_dlpack_clear(unsigned char *map) {
   memset(map + TMA_DLPACK_MAP_BYTES / 2, 0, TMA_DLPACK_MAP_BYTES / 2);
 }
 
-/* Write the 128 bytes for accepted arguments. They are the bytes that the driver writes on compute
+/* Write the 128 bytes of a map for accepted arguments. The driver writes equal bytes on compute
  * capability 9.0 [measured; not published by NVIDIA]. */
 static inline void tma_dlpack_encode(const TmaDlpackDescribed *c, unsigned char *map) {
   const TmaDlpackTypeRow *row = tma_dlpack_type_row((int)c->data_type);
@@ -626,7 +631,7 @@ static inline void tma_dlpack_get_corners(const unsigned char *map, TmaDlpackDes
   }
 }
 
-/* Decode a map of `kind`, as the inverse of tma_dlpack_encode. The caller passes `kind`, because
+/* Decode the bytes of a map, as the inverse of tma_dlpack_encode. The caller passes `kind`, because
  * the bytes do not show whether a map is im2col or im2col-wide. The function fills `element_bits`
  * and the driver's arguments, except the address and `mode`. */
 static inline void tma_dlpack_decode(const unsigned char *map, int kind, TmaDlpackDescribed *c) {

@@ -86,7 +86,7 @@ inline std::string hex(std::uint64_t value)
   return text;
 }
 
-// Return row-major numbers as text, innermost first.
+// Return numbers as text. `values` is row-major, and the text is innermost first.
 inline std::string turned(const std::int64_t* values, int count)
 {
   std::int64_t reversed[TMA_DLPACK_MAX_RANK] = {};
@@ -100,7 +100,8 @@ inline std::string as_call(const TmaDlpackDescribed& c, const TmaDlpackOptions& 
 {
   static const char* const functions[] = {"cuTensorMapEncodeTiled", "cuTensorMapEncodeIm2col",
                                           "cuTensorMapEncodeIm2colWide"};
-  const int rank = c.dims == 0 ? 0 : static_cast<int>(c.rank);  // with the dimensions that split_inner and ragged add
+  // `rank` includes the dimensions that split_inner and ragged add.
+  const int rank = c.dims == 0 ? 0 : static_cast<int>(c.rank);
   const int spatial = static_cast<int>(c.spatial);
   std::int64_t strides[TMA_DLPACK_MAX_RANK - 1];
   for (int d = 0; d < rank - 1; ++d) strides[d] = c.stride_bits[d] / 8;
@@ -150,14 +151,15 @@ inline std::string broken_rules(std::uint64_t failed)
 }
 
 // The options of a call. `beside` is the text of the options that are not arguments of the driver.
-// `not_allowable` has the ids in `allow` that are not ids of allowable rules.
+// `not_allowable` has the ids in `allow` that no rule has, or whose rule cannot be switched off.
 struct Asked
 {
   TmaDlpackOptions options;
   std::string beside, not_allowable;
 };
 
-// Return the line of a refusal. `c` is NULL if the call cannot be described.
+// Return the line of text that describes a refused call. `c` is NULL if the call cannot be
+// described.
 inline std::string refusal(const TmaDlpackTensor& tensor, const TmaDlpackDescribed* c, const Asked& asked,
                            const std::string& why)
 {
@@ -225,7 +227,7 @@ inline int put(const std::vector<std::int64_t>& values, std::int64_t* out, const
   return static_cast<int>(values.size());
 }
 
-// Return the bit of a rule if the option `allow` may contain this rule, else 0.
+// Return a mask with the bit of a rule. If the option `allow` may not contain this rule, return 0.
 inline std::uint64_t allowed(const std::string& id)
 {
   for (int rule = 0; rule < TMA_DLPACK_RULE_COUNT; ++rule)
@@ -257,8 +259,8 @@ inline Asked start(int kind, Swizzle swizzle, const MakeOptions& more)
     if (allowed(id) == 0) append(asked.not_allowable, id);
   }
   if (!ids.empty()) asked.beside += ", allow={" + ids + "}";
-  // For each rare option, store the value. If the value is not the default, also append the option
-  // as text.
+  // Store the value of each option in TMA_DLPACK_RARE_OPTIONS. If the value is not the default,
+  // also append the option as text.
   const MakeOptions usual;
 #define TMA_DLPACK_FLAG(name)                                                                      \
   options.name = more.name;                                                                        \
@@ -283,10 +285,10 @@ inline Asked start(int kind, Swizzle swizzle, const MakeOptions& more)
   return asked;
 }
 
-// Return the dtype of a c10::ScalarType, which is passed as a number. The numbers never change,
-// because torch writes them to files (torch/headeronly/core/ScalarType.h). Integers below a byte
-// and quantized types have no case, because no tensor map has such elements. Each element of
-// Float4_e2m1fn_x2 holds two values, so DLPack has two lanes for it.
+// Return DLPack's dtype for torch's c10::ScalarType, which is passed as a number. The numbers never
+// change, because torch writes them to files (torch/headeronly/core/ScalarType.h). Integers below a
+// byte and quantized types have no case, because no tensor map has such elements. Each element of
+// Float4_e2m1fn_x2 holds two values, so its DLPack dtype has two lanes.
 inline TmaDlpackDataType dtype_of_torch(int scalar_type)
 {
   switch (scalar_type)
@@ -323,7 +325,7 @@ inline TmaDlpackDataType dtype_of_torch(int scalar_type)
 
 // ---- any tensor as a TmaDlpackTensor -----------------------------------------------------------------
 
-// A view of a tensor, which is valid as long as the tensor lives.
+// A view of a tensor. The view is valid as long as the tensor exists.
 struct TensorView
 {
   TmaDlpackTensor tensor;
@@ -464,7 +466,7 @@ inline Asked im2col(const std::vector<std::int64_t>& lower_corner,
   return asked;
 }
 
-// Return the result of `make`, or the line of the exception if `make` throws.
+// Return the result of `make`. If `make` throws `refused`, return the line of this exception.
 template <class Make>
 TriedMap tried(Make make)
 {
@@ -482,8 +484,8 @@ TriedMap tried(Make make)
 
 // ---- the verbs -----------------------------------------------------------------------------------------
 
-// Make the tiled map of a tensor. box_sizes are row-major like the shape, in elements, and each is
-// 1 to 256.
+// Make the tiled map of a tensor. box_sizes has an entry for each dimension, row-major like the
+// shape. Each entry is 1 to 256 elements.
 template <class Tensor>
 MadeMap make_tma_descriptor(const Tensor& tensor, const std::vector<std::int64_t>& box_sizes,
                             Swizzle swizzle = Swizzle::none, const MakeOptions& more = {})

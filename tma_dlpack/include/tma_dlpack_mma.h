@@ -1,10 +1,10 @@
-// tma_dlpack_mma.h: verbs for the tensor core, which multiply the tiles that tma_dlpack.h loads.
-// These verbs are wgmma on sm_90a, and tcgen05 on sm_100a and its family. tma_dlpack.h includes
-// this header. Do not include this header alone.
+// tma_dlpack_mma.h: verbs that multiply tiles in the tensor core. The verbs of tma_dlpack.h load
+// the tiles. The instructions are wgmma on sm_90a, and tcgen05 on sm_100a and its family.
+// tma_dlpack.h includes this header. Do not include this header alone.
 //
 // The last two lines of a verb's comment have the form that tma_dlpack.h describes. wgmma(),
-// tcgen05_mma() and the verbs with a cta_group build their instruction with "C" operands of asm.
-// nvcc and NVRTC of CUDA 12.6 and later have these operands, and clang lacks them.
+// tcgen05_mma() and the verbs with a cta_group insert strings into their instruction with "C"
+// operands of asm. nvcc and NVRTC of CUDA 12.6 and later support "C" operands, and clang does not.
 //
 // Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and "TensorCore 5th
 // Generation Family Instructions". The verbs of tcgen05 were compiled, but not run on a GPU.
@@ -135,7 +135,7 @@ __device__ inline void wgmma_wait()
 namespace detail
 {
 
-// The part of the instruction's name that has the types of A and B.
+// `words` is the part of the instruction's name that has the types of A and B.
 template <MmaType a, MmaType b>
 struct WgmmaTypes;
 
@@ -155,8 +155,8 @@ TMA_DLPACK_TYPES(e5m2, e4m3, "k32.f32.e5m2.e4m3")
 TMA_DLPACK_TYPES(e5m2, e5m2, "k32.f32.e5m2.e5m2")
 #undef TMA_DLPACK_TYPES
 
-// The text of the instruction's operands for the majors of A and B. Only a matrix of 16-bit
-// elements in shared memory has such an operand. All other matrices are K-major.
+// `words` is the text of the instruction's operands for the majors of A and B. Only a matrix of
+// 16-bit elements in shared memory has such an operand. All other matrices are K-major.
 // a_in_smem_is_mn is -1 for A in registers.
 template <bool is_16_bits, int a_in_smem_is_mn, bool b_is_mn>
 struct WgmmaMajors

@@ -6,8 +6,8 @@
 
 #include "calls.h"
 
-/* Read an array that must have at least `least` entries. Read only the first `least` entries, as
- * the driver does, and set the other `room` - `least` entries of `out` to 0. */
+/* Read an array argument, which must have at least `least` entries. Read only the first `least`
+ * entries, as the driver does, and set the other `room` - `least` entries of `out` to 0. */
 static int read_bare_array(const State *state, PyObject *value, int least, int room, int64_t *out) {
   int count = 0;
   int64_t entries[TMA_DLPACK_MAX_RANK] = {0};

@@ -35,8 +35,8 @@ typedef struct {
 
 /* ---- making a batch ------------------------------------------------------------------------------ */
 
-/* Make a batch with empty entries. fill_batch lets the garbage collector track the batch. Return
- * NULL with an exception if out of memory. */
+/* Make a batch with empty entries. The garbage collector tracks the batch only after fill_batch.
+ * Return NULL with an exception if out of memory. */
 static Batch *new_batch(const State *state, PyObject *tensors, const Options *options) {
   Batch *batch = (Batch *)PyType_GenericAlloc(state->batch_type, 0);
   if (batch == NULL) return NULL;

@@ -33,8 +33,8 @@ static int is_on_gpu(const TmaDlpackDevice *device) {
 }
 
 /* Return the encoder for a target. `gpu` is the tensor's GPU, or NULL. If `gpu` has the target's
- * compute capability, the encoder is the driver. Otherwise the encoder is the measured layout, if
- * the layout of maps was measured for this target. */
+ * compute capability, the encoder is the driver. Otherwise, if the layout of maps was measured for
+ * the target, the encoder is tma_dlpack_encode (BY_MODEL). */
 static int encoder_for(const TmaDlpackTarget *target, const TmaDlpackGpu *gpu) {
   if (gpu != NULL && gpu->target.major == target->major && gpu->target.minor == target->minor)
     return BY_DRIVER;
@@ -100,8 +100,8 @@ static void keep_options(Record *kept, const TmaDlpackOptions *o) {
   for (int i = 0; i < o->elem_stride_count; ++i) kept->elem_strides[i] = (uint8_t)o->elem_strides[i];
 }
 
-/* Copy the options to `kept` if the call has a rare option. Return 0 with an exception if out of
- * memory. */
+/* Copy the options to `kept` if the call has a Target, `allow`, or an option in
+ * TMA_DLPACK_RARE_OPTIONS. Return 0 with an exception if out of memory. */
 static int keep_rare(RareOptions **kept, const Options *options) {
   const TmaDlpackOptions *o = &options->o;
   const int is_rare = options->target_object != NULL || o->allowed != 0 || tma_dlpack_has_rare_options(o);
@@ -168,8 +168,8 @@ static MapStorage *empty_map(PyTypeObject *map_type, SpareMap *spare) {
   return map;
 }
 
-/* Make the map of an accepted call; `tensor` may be NULL. Return NULL with an exception if out of
- * memory. */
+/* Make a map without bytes, with the tensor and the address of an accepted call. `tensor` may be
+ * NULL. Return NULL with an exception if out of memory. */
 static MapStorage *new_map(PyTypeObject *map_type, SpareMap *spare, PyObject *tensor,
                            uint64_t address) {
   MapStorage *map = empty_map(map_type, spare);

@@ -9,10 +9,10 @@
  * MemoryError is not cleared, and neither is an exception that is not derived from Exception, such
  * as KeyboardInterrupt.
  *
- * If rules refuse a call for one tensor, the exception or the Report stores the judged call. When
- * the text of the exception or Report is read, Python computes the text from the judged call. C
- * accepts only calls that Python accepts. For the same call, C and Python make maps with equal
- * bytes.
+ * If rules refuse a call for one tensor, C makes a JudgedCall (judged.h), which is the object of a
+ * refused call. The exception or the Report stores this object. Python computes the text of the
+ * exception or Report from the object when the text is read. C accepts only calls that Python
+ * accepts. For the same call, C and Python make maps with equal bytes.
  *
  *   map.h      defines the base class of TensorMap
  *   quick.h    binds the arguments of a call
@@ -34,7 +34,7 @@
 static State *state_of(PyObject *module) { return (State *)PyModule_GetState(module); }
 
 /* Clear the current exception and return None, which means "fall back to Python". If the exception
- * must not be cleared (see swallowed), return NULL instead. */
+ * must not be cleared (see swallowed() in options.h), return NULL instead. */
 static PyObject *fall_back(void) {
   if (swallowed() < 0) return NULL;
   Py_RETURN_NONE;
@@ -266,7 +266,8 @@ static PyObject *setup(PyObject *module, PyObject *args) {
   Py_RETURN_NONE;
 }
 
-/* Visit the objects of the state. STATE_OBJECTS expands its argument for each PyObject member. */
+/* Visit the objects of the state. STATE_OBJECTS applies a macro to each object of the state that is
+ * not in an array. */
 static int module_traverse(PyObject *module, visitproc visit, void *arg) {
   State *state = state_of(module);
 #define VISIT_OBJECT(name) Py_VISIT(state->name);

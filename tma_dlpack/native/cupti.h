@@ -18,9 +18,9 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- CUPTI --------------------------------------------------------------------------------------- */
 
-/* In this order: the callback domains, the callbacks of modules, the callbacks of synchronization,
- * the two sites of a call (enter and exit), and the callbacks of the driver calls that make
- * maps. */
+/* These enums have numbers of CUPTI. In this order, the numbers are of the callback domains, the
+ * callbacks of modules, the callbacks of synchronization, the two sites of a call (enter and exit),
+ * and the callbacks of the driver calls that make maps. */
 enum { DRIVER_API = 1, RESOURCE = 3, SYNCHRONIZE = 4 };
 enum { MODULE_LOADED = 6, MODULE_UNLOAD_STARTING = 7 };
 enum { STREAM_SYNCHRONIZED = 1, CONTEXT_SYNCHRONIZED = 2 };
@@ -88,7 +88,7 @@ static int load_cupti(const char *path) {
 }
 
 /* Load CUPTI, and return whether it was found. First try a CUPTI that the process has already
- * loaded. Then try the paths in `given`, which Python has found; they are separated by colons.
+ * loaded. Then try the paths in `given`, which Python has found. Colons separate these paths.
  * Finally try names that the loader searches for. `path` receives the path or the name of the
  * library that was loaded. */
 static int find_cupti(const char *given, char *path) {
@@ -156,7 +156,7 @@ enum { N_ENCODERS = sizeof ENCODERS / sizeof *ENCODERS };
 typedef struct {
   uint32_t callback;
   int node;                        /* offset of a pointer to a struct with the other parameters */
-  int function, parameters, extra; /* offsets in that struct; in the parameters if node is -1 */
+  int function, parameters, extra; /* offsets in that struct; if node is -1, in the parameters */
   int kernel;                      /* offset of a CUkernel, which is used if the function is NULL */
 } LaunchShape;
 

@@ -6,9 +6,9 @@
  * passed to, and for each problem. A second file has the counts. This file is mapped into memory,
  * so the counts are not lost if the process is killed. result.py reads and judges the two files.
  *
- * The library must never end the program. So it reads the arguments of an encode with the system
- * call process_vm_readv, and records an invalid pointer as "unreadable". It reads the parameters of
- * a launch only after the driver has read and accepted them.
+ * The library must never end the program. So it reads the arguments of a call of cuTensorMapEncode*
+ * with the system call process_vm_readv, and records an invalid pointer as "unreadable". It reads
+ * the parameters of a launch only after the driver has read and accepted them.
  */
 
 #define _GNU_SOURCE
@@ -22,8 +22,8 @@
 
 enum { MAP_ALIGNMENT = 64, BODY_WORDS = 15, MAX_PLACES = 128 };
 enum { MAX_IDS = 8192, SLOTS = 32768, COUNT_BYTES = MAX_IDS * 8 };
-/* Indices of the first counts, which belong to no line of the file. FIRST_ID is the id of the first
- * line. */
+/* Indices of the counts that belong to no line of the file. The index of a line's count is the
+ * line's id, and FIRST_ID is the id of the first line. */
 enum { COUNT_CALLS, COUNT_OVERFLOW, COUNT_PAUSES, FIRST_ID };
 /* The trace *listens* while CUPTI reports launches to it. A reported launch takes 0.1 to 0.3 us
  * longer, and CUPTI itself takes nearly all of this time [H200]. So the trace stops listening after
@@ -39,7 +39,7 @@ enum { LAUNCHES_WITHOUT_NEWS = 100000, LAUNCHES_NOW_AND_THEN = 1000, PAUSE_MS = 
  * has the properties of the address that rules test: the low 5 bits, whether the address is 0, and
  * whether the address is too large. */
 typedef struct {
-  uint32_t callback, unreadable; /* `unreadable`: a bit for each array; MAP_BIT for the map */
+  uint32_t callback, unreadable; /* `unreadable`: bit i for array i, MAP_BIT for the map */
   int32_t result, scalar[SCALARS];
   uint32_t address_kind, unused;
   union {
@@ -176,8 +176,8 @@ static uint64_t hash_of_call(const Call *call) {
   return hash;
 }
 
-/* Return the second 64-bit word of a map, which has the rank, the type and the modes. Clear bit 85
- * of the map, because libcu++ also clears it after encoding. */
+/* Return the second 64-bit word of a map, which has the rank, the type and the modes. In the
+ * returned word, clear the map's bit 85, because libcu++ clears this bit after encoding. */
 static uint64_t modes_of(const void *map) {
   uint64_t word;
   memcpy(&word, (const char *)map + 8, sizeof word);
@@ -328,8 +328,8 @@ static void put_arguments(Line *line, const Begun *b) {
   }
 }
 
-/* Write a line about a call whose arguments no earlier call had. Add `more` to the count of the
- * line. `map` points to the 128 bytes if the call made a map. Otherwise `map` is NULL. */
+/* Write a line about a call that has no line yet. Add `more` to the count of the line. `map` points
+ * to the 128 bytes if the call made a map. Otherwise `map` is NULL. */
 static void write_new(Begun *b, const char *function, const void *map, uint64_t more) {
   Record *record = next_id < MAX_IDS ? calloc(1, sizeof *record) : NULL;
   if (record == NULL) {
@@ -633,7 +633,7 @@ EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
   pthread_mutex_unlock(&mutex);
   char path[PATH_BYTES] = "";
   void *frame;
-  backtrace(&frame, 1); /* The first call loads libgcc, which must not happen in a driver call. */
+  backtrace(&frame, 1); /* The first backtrace() loads libgcc. No driver call may do that. */
   if (!find_driver()) return write_problem("driver", 0, "");
   if (!find_cupti(cupti_paths, path)) return write_problem("cupti", 0, "");
   if (!subscribe()) return 0;

@@ -20,7 +20,7 @@ typedef struct {
   Options options; /* owns a reference to `target_object` */
   Judged call;
   char is_exact; /* whether all numbers of `call.described` are exact, see is_exact() */
-  uint8_t entries[TMA_DLPACK_RULE_COUNT]; /* rule -> mask of the array entries that fail */
+  uint8_t entries[TMA_DLPACK_RULE_COUNT]; /* for each rule, mask of the array entries that fail */
 } JudgedCall;
 
 /* Make the object of a call that is not judged yet. Return NULL with an exception if out of
@@ -133,7 +133,9 @@ static int append_failed(PyObject *list, int row, int entry) {
   return appended;
 }
 
-/* Return (row, entry) of each predicate that fails, as checks.judge.judge does. */
+/* Return a list with (row, entry) for each failure of a rule, as checks.judge.judge does. `row` is
+ * the index of the rule. `entry` is the index of the array entry that fails, or -1 if the rule has
+ * no array. */
 static PyObject *judged_failed(PyObject *self, void *unused) {
   (void)unused;
   const JudgedCall *judged = (JudgedCall *)self;

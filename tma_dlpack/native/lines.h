@@ -44,8 +44,8 @@ __attribute__((format(printf, 2, 3))) static void put(Line *line, const char *fo
   if (line->used > LINE_BYTES - 1) line->used = LINE_BYTES - 1;
 }
 
-/* Append a JSON string. Escape each byte above 126 as a Latin-1 character; result.py decodes these
- * bytes. */
+/* Append a JSON string. Escape each byte above 126 as the Latin-1 character with the same number.
+ * result.py converts these characters to bytes again. */
 static void put_string(Line *line, const char *text, size_t longest) {
   put(line, "\"");
   for (size_t i = 0; text != NULL && text[i] != '\0' && i < longest; ++i) {
@@ -69,9 +69,9 @@ static Line *new_line(const char *is) {
   return line;
 }
 
-/* Append the line to the file, and free the memory of the line. Use one write, so that lines of
- * several threads do not mix. A line that was cut off is not valid JSON, and result.py reports it.
- * If the disk is full, the line is lost. */
+/* Append the line to the file, and free the memory of the line. Use one call of write(), so that
+ * lines of several threads do not mix. A line that was cut off is not valid JSON, and result.py
+ * reports it. If the disk is full, the line is lost. */
 static void write_line(Line *line) {
   if (line != NULL && line->used > LINE_BYTES - 4) line->used = LINE_BYTES - 4;
   put(line, "}\n");
@@ -102,9 +102,9 @@ static int is_read(const Wanted *wanted) {
   return got == (ssize_t)wanted->bytes;
 }
 
-/* Return whether memory is on this thread's stack above this frame, so that no system call is
- * needed to read it. Most callers have their arrays on the stack, and a system call is the slowest
- * part of a record. */
+/* Return whether memory is on this thread's stack above this frame. Such memory can be read without
+ * a system call. Most callers have their arrays on the stack, and a system call is the slowest step
+ * in the recording of a call. */
 static int is_on_stack(const void *at, size_t bytes) {
   static __thread uintptr_t low, top;
   uintptr_t here = (uintptr_t)__builtin_frame_address(0), from = (uintptr_t)at;
@@ -126,8 +126,8 @@ static int is_on_stack(const void *at, size_t bytes) {
   return low <= here && here <= from && from < top && bytes <= top - from;
 }
 
-/* Return whether a byte can be read. rt_sigprocmask is the fastest system call that reads an
- * address. It first reads 8 bytes at its second argument, and then refuses the invalid first
+/* Return whether a byte can be read. rt_sigprocmask is the fastest system call that reads memory at
+ * an address. It first reads 8 bytes at its second argument, and then refuses the invalid first
  * argument. */
 static int is_there(const void *at) {
   const void *word = (const void *)((uintptr_t)at & ~(uintptr_t)7);

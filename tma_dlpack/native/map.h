@@ -41,8 +41,8 @@ static void reverse(const int64_t *from, int count, int64_t *to) {
   for (int i = 0; i < count; ++i) to[i] = from[count - 1 - i];
 }
 
-/* Read the options of the call. A map without rare options describes the tensor's own
- * dimensions. */
+/* Read the options of the call. If the map has no RareOptions, the options come from the driver's
+ * arguments and the record. The rank of such a map is the tensor's own rank. */
 static void options_of(const MapStorage *map, TmaDlpackOptions *o) {
   const Record *record = &map->record;
   TmaDlpackDescribed c;
@@ -90,8 +90,8 @@ static TmaDlpackTensor tensor_of(const MapStorage *map) {
 
 /* ---- as Python objects -------------------------------------------------------------------------- */
 
-/* Return the fields of EncodeArguments, with enums as numbers. Py_BuildValue's format "N" steals
- * the reference, and a NULL argument makes the result NULL. */
+/* Return a tuple with the fields of the Python class EncodeArguments, with enums as numbers.
+ * Py_BuildValue's format "N" steals the reference, and a NULL argument makes the result NULL. */
 static PyObject *numbers_of(const TmaDlpackDescribed *c) {
   int is_tiled = c->kind == TMA_DLPACK_TILED;
   int64_t corners = is_tiled ? 0 : c->kind == TMA_DLPACK_IM2COL ? c->rank - 2 : 1;
@@ -141,7 +141,8 @@ static PyObject *storage_encoder(PyObject *self, void *unused) {
   return PyUnicode_InternFromString(encoder == BY_DRIVER ? "driver" : "model");
 }
 
-/* Return (split_inner, ragged). `ragged` is a dimension, counted from 0, or None. */
+/* Return the options (split_inner, ragged) of the call. `ragged` is a dimension, counted from 0, or
+ * None. */
 static PyObject *storage_added(PyObject *self, void *unused) {
   (void)unused;
   const MapStorage *map = (const MapStorage *)self;

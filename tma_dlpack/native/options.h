@@ -1,9 +1,9 @@
 /* options.h: read the options of a call as numbers.
  *
- * An option may be a member of an enum, its name or its value, an integer, or a tuple or list of
- * integers. Each read function returns 1 if it read the value. If it returns 0, the call falls
- * back to Python. An exception may be set then: the caller clears this exception with swallowed(),
- * and checks/call.py reports the wrong value.
+ * The value of an option may be an integer, a tuple or list of integers, or an enum member, which
+ * may also be passed by its name or its number. Each read function returns 1 if it read the value.
+ * If it returns 0, the call falls back to Python. If an exception is set then, the caller clears
+ * the exception with swallowed(), and checks/call.py reports the wrong value.
  */
 
 #ifndef TMA_DLPACK_OPTIONS_H
@@ -38,7 +38,7 @@ static int read_integer(const State *state, PyObject *value, int64_t *out) {
   return !overflow;
 }
 
-/* Read a tuple or list of 1 to `most` integers. `count` receives their number. */
+/* Read a tuple or list of 1 to `most` integers. `count` receives the number of integers. */
 static int read_integers(const State *state, PyObject *value, int most, int64_t *out, int *count) {
   int is_tuple = PyTuple_CheckExact(value) || Py_TYPE(value) == state->torch_size;
   if (!is_tuple && !PyList_CheckExact(value)) return 0;
@@ -54,7 +54,7 @@ static int read_integers(const State *state, PyObject *value, int most, int64_t 
   return 1;
 }
 
-/* Read the value of the member that has the name `name`. */
+/* Read the value of the enum member that has the name `name`. */
 static int read_name(const Words *words, PyObject *name, int64_t *out) {
   for (int i = 0; i < MAX_MEMBERS && words->interned[i] != NULL; ++i)
     if (words->interned[i] == name) { /* This is the usual case, because Python interns literals. */
@@ -98,8 +98,8 @@ static int is_word(PyObject *value, const char *word) {
 
 /* Each function sets all members of `options` that belong to its argument, because `options` may
  * have the values of an earlier call (see JudgedCall.changed). The functions for common options are
- * written here. For each row of TMA_DLPACK_RARE_OPTIONS, a macro below defines a function for a
- * rare option. These rows are generated from tables/arguments.py. */
+ * written out here. Macros below define the functions for the options in TMA_DLPACK_RARE_OPTIONS, a
+ * list that is generated from tables/arguments.py. */
 
 /* The options of a call. */
 typedef struct {
@@ -182,7 +182,7 @@ static int read_data_type(State *state, PyObject *value, Options *options) {
 }
 
 /* Read the name of a set of rules. The name is "driver", or the name of the default set for this
- * kind of map: "libcudacxx" for tiled maps, "documented" for im2col maps. */
+ * kind of map. The default set is "libcu++" for tiled maps, and "documented" for im2col maps. */
 static int read_rules(State *state, PyObject *value, Options *options) {
   PyObject *usual = options->o.kind == TMA_DLPACK_TILED ? state->libcudacxx : state->documented;
   options->o.driver_rules = 0;
@@ -323,7 +323,7 @@ static int reader_of(PyObject *argument) {
   return -1;
 }
 
-/* Zero some memory. The size is volatile, because gcc zeros a known number of bytes with inline
+/* Set memory to zero. `bytes` is volatile, because gcc zeros a known number of bytes with inline
  * "rep stos", which takes three times as long as memset. */
 static inline void clear(void *memory, volatile size_t bytes) { memset(memory, 0, bytes); }
 
@@ -332,9 +332,9 @@ static void start_options(Options *options, int kind) {
   options->target_object = NULL;
 }
 
-/* Read a dict {argument: value} into `options`, which has the kind of map. Options that are not in
- * the dict keep their values. If the result is 0, the call falls back to Python, and an exception
- * may be set. */
+/* Read a dict {argument: value} into `options`, whose member `o.kind` must be set. Options that are
+ * not in the dict keep their values. If the result is 0, the call falls back to Python, and an
+ * exception may be set. */
 static int read_named(State *state, PyObject *arguments, Options *options) {
   PyObject *name, *value, *known = state->readers[options->o.kind];
   Py_ssize_t at = 0;

@@ -35,7 +35,7 @@ EXPORT(capabilities) int capabilities(int major, int minor) {
 }
 
 /* Read a count, and then `count` numbers. If there are more than `room` numbers, store only the
- * last `room` numbers, which are of the innermost dimensions. Return the count. */
+ * last `room` numbers, which belong to the innermost dimensions. Return the count. */
 static int read_list(const int64_t **at, int room, int64_t *values) {
   const int count = (int)*(*at)++;
   for (int i = 0; i < count; ++i, ++*at)
@@ -97,8 +97,8 @@ EXPORT(describe) int describe(void) {
   return 1;
 }
 
-/* Judge the call in `answered`. Return the mask of the rules that fail, and write their failing
- * entries to `entries`. */
+/* Judge the call in `answered`. Return the mask of the rules that fail. For each rule, write the
+ * mask of the array entries that fail to `entries`. */
 EXPORT(judge) uint64_t judge(void) {
   memset(entries, 0, sizeof entries);
   return tma_dlpack_judge_entries(&answered, rows, entries);

@@ -20,8 +20,9 @@
 
 enum { MAX_PARAMETERS = 24 };
 
-/* HAVE_VECTORCALL is Py_TPFLAGS_HAVE_VECTORCALL. COUNT_FLAG is PY_VECTORCALL_ARGUMENTS_OFFSET, the
- * top bit of the number of arguments [CPython, PEP 590]. */
+/* HAVE_VECTORCALL has the value of Py_TPFLAGS_HAVE_VECTORCALL. COUNT_FLAG has the value of
+ * PY_VECTORCALL_ARGUMENTS_OFFSET, a flag in the top bit of the argument count [CPython, PEP
+ * 590]. */
 #define HAVE_VECTORCALL (1UL << 11)
 #define COUNT_FLAG ((size_t)1 << (8 * sizeof(size_t) - 1))
 
@@ -29,7 +30,7 @@ typedef PyObject *(*Vectorcall)(PyObject *self, PyObject *const *args, size_t co
                                 PyObject *keywords);
 
 /* A verb is the C version of a public function. It makes the map of a tensor, or the map of a call
- * without a tensor (bare.h). With `is_check`, it makes the Report on a call for a tensor. */
+ * without a tensor (bare.h). If `is_check` is 1, it makes the Report on a call for a tensor. */
 typedef struct {
   const char *name;
   int kind, is_check;
@@ -48,8 +49,8 @@ static const Verb verbs[] = {
     {"driver_im2col_wide", TMA_DLPACK_IM2COL_WIDE, 0, 17},
 };
 
-/* A call is a *miss* if its arguments differ from the kept arguments. To keep arguments takes a
- * tenth of the time of a call. So keep the arguments only at every eighth miss. */
+/* A call is a *miss* if its arguments differ from the arguments in KeptCall. To keep arguments
+ * takes a tenth of the time of a call. So keep the arguments only at every eighth miss. */
 enum { CALLS_PER_KEPT = 8 };
 
 /* The arguments of an earlier accepted call without the tensor, and the options that were read from
@@ -57,7 +58,7 @@ enum { CALLS_PER_KEPT = 8 };
  * immutable, so the options need not be read again. */
 typedef struct {
   PyObject *keywords, *values[MAX_PARAMETERS]; /* `values` has the arguments after the tensor */
-  Py_ssize_t given, count; /* number of positional arguments, and of all; 0 if no call is kept */
+  Py_ssize_t given, count; /* number of positional and of all arguments; 0 if no call is kept */
   int in_use;              /* 1 while a call that uses `values` may run Python code */
   unsigned misses;
   Options options;
@@ -237,7 +238,8 @@ static PyObject *report_on(const Quick *quick, PyObject *named, PyObject *call) 
   return make == NULL ? NULL : PyObject_CallFunctionObjArgs(make, named, call, NULL);
 }
 
-/* Return the Report on a refused call. If `named` is None, return the exception to raise. */
+/* Return the Report on a refused call. If `named` is None, return an exception for the caller to
+ * raise. */
 static PyObject *refusal_of(const Quick *quick, PyObject *tensor, PyObject *named, const Judged *call,
                             const Options *options) {
   PyObject *make = function_of_report(&quick->state->refused, "refused");

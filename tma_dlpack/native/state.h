@@ -1,5 +1,5 @@
-/* state.h: the state of the module, which has classes, names, and for each Python type of tensors
- * the functions that read such tensors. */
+/* state.h: the state of the module. The state has classes, names, and the functions that read the
+ * tensors of each Python type. */
 
 #ifndef TMA_DLPACK_STATE_H
 #define TMA_DLPACK_STATE_H
@@ -19,8 +19,8 @@ enum { DTYPE, DLPACK_DEVICE, NAMES };
 enum { MAX_MEMBERS = 16, KNOWN_TARGETS = 8 };
 
 /* An enum. `names` is a dict {name: member}, which also has the names of cuda.h. `interned[v]` is
- * the name of the member with the value v. These names are interned strings, because string
- * literals in Python code are interned, too. So names are first compared by address. */
+ * the name of the member with the value v. These names are interned strings. Python interns the
+ * string literals of its code, too, so names are first compared by address. */
 typedef struct {
   PyTypeObject *type;
   PyObject *names;
@@ -49,8 +49,8 @@ typedef struct {
   PyObject *on_cuda;          /* other types: function that calls `__dlpack__` of a CUDA tensor */
   PyObject *platform;         /* JAX: the method that returns the name of the platform */
   PyObject *is_deleted;       /* JAX: called first, because platform() of a deleted array is unsafe */
-  int only_host, only_cuda;   /* NumPy, CuPy: the device is known without a call */
-  int is_jax;                 /* JAX: arrays are read-only although their capsules lack the flag */
+  int only_host, only_cuda;   /* NumPy, CuPy: 1, because the device is known without a call */
+  int is_jax;                 /* JAX: arrays are read-only, but their capsules lack the flag */
 } Producer;
 
 /* The known libraries together have fewer types of tensors than this maximum. If a program uses

@@ -13,7 +13,7 @@
 #include "../include/tma_dlpack_make.h"
 
 enum { NOT_ENCODED, BY_MODEL, BY_DRIVER };
-enum { ON_HOST = -1 }; /* a value instead of a GPU's ordinal */
+enum { ON_HOST = -1 }; /* stands for "no GPU" where an ordinal of a GPU is expected */
 
 /* The parts of an accepted call that the 128 bytes do not contain: the tensor's layout, some
  * options, and the target. */
@@ -21,14 +21,15 @@ typedef struct {
   int64_t shape[TMA_DLPACK_MAX_RANK], strides[TMA_DLPACK_MAX_RANK]; /* as exported, in elements */
   TmaDlpackDevice device;
   TmaDlpackDataType dtype;
-  uint8_t elem_strides[TMA_DLPACK_MAX_RANK]; /* the 128 bytes have 1 for an ignored entry */
+  uint8_t elem_strides[TMA_DLPACK_MAX_RANK]; /* as passed; ignored entries are 1 in the bytes */
   uint8_t is_bare; /* whether this is a driver_encode_* call, which has no tensor */
   uint8_t kind, mode; /* the 128 bytes do not show whether a map is im2col or im2col-wide */
   uint8_t driver_rules, rank, has_strides, has_elem_strides, has_swizzle, flags, encoder;
   int8_t asked_type, major, minor, ordinal; /* `ordinal` is the tensor's own GPU or ON_HOST */
 } Record;
 
-/* All options of a call. The struct is allocated only if the call uses a rare option. */
+/* All options of a call. The struct is allocated only if the call has a Target, `allow`, or an
+ * option in TMA_DLPACK_RARE_OPTIONS. */
 typedef struct {
   PyObject *target; /* the Target of the call; NULL stands for the tensor's own GPU */
   TmaDlpackOptions o;
@@ -37,9 +38,9 @@ typedef struct {
 struct MapStorage;
 
 /* The memory of a freed map. The next new map uses this memory. A program that makes a map at every
- * step also frees a map at every step. To reuse the memory takes half the time of CPython's
- * allocator; the allocator also informs the collector. The owners of this struct are the module and
- * all maps that the module made. */
+ * step also frees a map at every step. To reuse the memory takes half the time of a new allocation.
+ * CPython informs the garbage collector of each new allocation. The owners of this struct are the
+ * module and all maps that the module made. */
 typedef struct {
   struct MapStorage *map; /* the free memory, or NULL */
   Py_ssize_t owners;
@@ -55,7 +56,7 @@ typedef struct MapStorage {
   PyObject *producer; /* after with_address(int): the type of the earlier tensor, or NULL */
   PyObject *weak_references;
   RareOptions *rare; /* or NULL */
-  TmaDlpackDescribed *fields; /* NULL if the bytes exist and their layout was measured */
+  TmaDlpackDescribed *fields; /* the driver's arguments; NULL if the bytes can be decoded */
   uint64_t address;
   Record record;
   uint8_t has_record, has_bytes, launchable;
@@ -125,7 +126,7 @@ static inline PyObject *tuple_of(const int64_t *values, int64_t count, int64_t u
   return tuple;
 }
 
-/* Return the fields of dlpack.layout.Layout. */
+/* Return a tuple with the fields of the Python class dlpack.layout.Layout. */
 static inline PyObject *layout_of(const TmaDlpackTensor *t, int flags) {
   return Py_BuildValue("(iiiiiiNN)", (int)t->device.device_type, (int)t->device.device_id, t->dtype.code,
                        t->dtype.bits, t->dtype.lanes, flags, tuple_of(t->shape, t->ndim, 1),
@@ -136,7 +137,7 @@ static inline PyObject *given_tuple(const int64_t *values, int count) {
   return count == TMA_DLPACK_NOT_GIVEN ? none() : tuple_of(values, count, 1);
 }
 
-/* Return the fields of abi.RareOptions, or NULL with an exception. */
+/* Return a tuple with the fields of the Python class abi.RareOptions, or NULL with an exception. */
 static inline PyObject *rare_options_tuple(const TmaDlpackOptions *o) {
 #define FLAG_OBJECT(name) PyBool_FromLong(o->name),
 #define INTEGER_OBJECT(name) PyLong_FromLongLong(o->name),
@@ -154,7 +155,7 @@ static inline PyObject *rare_options_tuple(const TmaDlpackOptions *o) {
   return tuple;
 }
 
-/* Return the fields of checks.struct.Options. */
+/* Return a tuple with the fields of the Python class checks.struct.Options. */
 static inline PyObject *options_tuple(const TmaDlpackOptions *o) {
   return Py_BuildValue("(iiiiiiiiKNNNNLLN)", o->driver_rules, o->asked_type, o->interleave, o->swizzle,
                        o->l2_promotion, o->oob_fill, o->mode, o->has_swizzle,

@@ -142,7 +142,8 @@ static int learn_torch(State *state, PyObject *tensor, Producer *producer) {
   return is_torch && producer->is_neg != NULL && state->torch_uint8 != NULL;
 }
 
-/* Return whether a row of dlpack/frameworks.py has a flag. `row` may be NULL. */
+/* Return whether a framework has a flag. `row` is the framework's row in dlpack/frameworks.py, or
+ * NULL. */
 static int row_has(PyObject *row, const char *flag) {
   PyObject *value = row == NULL ? NULL : attribute_of(row, flag);
   int has = value != NULL && PyObject_IsTrue(value) == 1;
@@ -181,7 +182,7 @@ static int learn_dlpack(const State *state, PyTypeObject *type, Producer *produc
     return 1;
   producer->on_cuda = state->exports[is_jax ? EXPORT_ON_CUDA_OF_JAX : EXPORT_ON_CUDA];
   Py_INCREF(producer->on_cuda);
-  if (is_jax) { /* max_version does not change JAX's capsules, and makes the call slower. */
+  if (is_jax) { /* Do not pass max_version, because it makes JAX's __dlpack__ slower. */
     producer->on_host = attribute_of((PyObject *)type, "__dlpack__");
     producer->platform = attribute_of((PyObject *)type, "platform");
     producer->is_deleted = attribute_of((PyObject *)type, "is_deleted");
@@ -351,7 +352,7 @@ static int read_capsule(const Producer *producer, PyObject *capsule, View *view)
 static int lies_on_cuda(const State *state, const Producer *producer, PyObject *tensor) {
   if (producer->only_host) return 0;
   if (producer->only_cuda) return 1;
-  /* A call of the type's function takes half the time of a call of the array's method. */
+  /* To call the function of JAX's type takes half the time of a call of the array's method. */
   if (producer->is_jax) {
     PyObject *deleted = PyObject_CallFunctionObjArgs(producer->is_deleted, tensor, NULL);
     Py_XDECREF(deleted);
@@ -376,8 +377,8 @@ static int lies_on_cuda(const State *state, const Producer *producer, PyObject *
                                                                   : -1;
 }
 
-/* Whether this thread runs a method of a tensor. The method may be written in Python and make
- * another map. The call for this other map falls back to the Python function, so that Python
+/* 1 while this thread runs a method of a tensor, else 0. The method may be written in Python and
+ * make another map. The call for this other map falls back to the Python function, so that Python
  * detects an endless recursion. */
 static _Thread_local int in_producer;
 
