@@ -21,7 +21,7 @@ _Step = tuple[re.Pattern[str], dict[str, str], str, str]
 
 
 def _step(pattern: str, following: dict[str, str], wrong: str = "", name: str = "") -> _Step:
-    """Return (pattern, {state: next state}, wrong state, name of the mistake)."""
+    """Return one step of a state machine: (pattern, {state: next state}, wrong state, mistake)."""
     return re.compile(pattern), following, wrong, name
 
 
@@ -49,7 +49,8 @@ _MACHINES: Final = (
         _step(_BULK_LOAD, {}, "none", "early"),
         _step(_BULK_STORE, {}, "none", "early"),
     ),
-    # only the first access is reported, because one missing barrier affects all accesses
+    # report only the first access to another block's memory, because one missing barrier affects
+    # all accesses
     (
         _step(r"barrier\.cluster\.wait", {"none": "met"}),
         _step(_REMOTE, {"none": "met"}, "none", "remote"),
@@ -102,7 +103,7 @@ def _mistake(name: str, cause: Instruction, use: Instruction | None = None) -> M
 
 
 def orders(protocol: Protocol) -> Iterator[Mistake]:
-    """Yield the places where the order of a kernel's instructions is wrong.
+    """Yield the mistakes in the order of a kernel's instructions.
 
     Kernels with calls are skipped, because the callee may have the missing instruction.
     """
@@ -159,7 +160,7 @@ def _out_of_order(protocol: Protocol, machine: tuple[_Step, ...]) -> Iterator[Mi
 
 
 def _parted(protocol: Protocol) -> Iterator[Mistake]:
-    """Yield the first access to another block if a path from the access ends without an arrival."""
+    """Yield the first access to another block after which a path ends without an arrival."""
     flow, values = protocol.flow, protocol.values
     if not any(code.opcode.startswith("mapa") for code in values.function.code):
         return
