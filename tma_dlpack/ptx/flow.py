@@ -1,10 +1,10 @@
 """A forward may-analysis of basic blocks, which follows facts along the paths of one thread.
 
-A fact is an event on a path, such as "the thread has written this tile, and no fence has followed".
-A fact stores the conditions of the branches on its path. So a fact does not pass a branch that
-contradicts one of these conditions. For example, a fact inside of `if (thread == 0)` does not reach
-code for `thread != 0`. If several paths with the same fact meet, the fact keeps only the conditions
-that all these paths have in common.
+A fact is a statement about a path, such as "the thread has written this tile, and no fence has
+followed". A fact stores the conditions of the branches on its path. So a fact does not pass a
+branch that contradicts one of these conditions. For example, a fact inside of `if (thread == 0)`
+does not reach code for `thread != 0`. If several paths with the same fact meet, the fact keeps only
+the conditions that all these paths have in common.
 """
 
 from __future__ import annotations

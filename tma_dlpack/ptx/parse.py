@@ -74,7 +74,7 @@ class Block:
 
 @dataclass
 class Function:
-    """A function with a body; `symbols` maps each name that it declares to a state space."""
+    """A function with a body; `symbols` maps the names that the body declares to state spaces."""
 
     name: str
     is_entry: bool

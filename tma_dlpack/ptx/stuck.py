@@ -41,8 +41,8 @@ class Stuck(Protocol):
 
     `came` is the number of arrivals that happened in this phase, and `elsewhere` has the addresses
     of the barriers in `here`. `is_behind`: bytes came from another block of the cluster, whose own
-    barrier is already armed. `is_ahead`: another block, which sends bytes to this barrier, has not
-    armed its own barrier. `is_untouched`: no thread has arrived in this phase. `is_first`: no
+    barrier is already armed. `is_ahead`: another block, which sends bytes to this barrier, must
+    still arm its own barrier. `is_untouched`: no thread has arrived in this phase. `is_first`: no
     barrier of the kernel has completed a phase. `passed` is the number of warps that have passed
     the wait although warps of their warpgroups still wait, and `ended` is the number of warps of
     the block that have ended.
@@ -100,8 +100,8 @@ def _missing(state: Stuck) -> str:
     if announced is not None and announced >= pending:
         came = announced - pending
         text = f"{announced:,} bytes are expected, {came:,} came, and {pending:,} are missing"
-    # If a copy was not issued, the number of missing bytes is the sum of whole copies. Any other
-    # number means that the bytes of expect_tx are wrong.
+    # If a copy was not issued, the missing bytes are the bytes of one or more whole copies. Any
+    # other number of missing bytes means that the number in expect_tx is wrong.
     made_of = copies(pending, state.maps)
     if state.maps:
         text += f" ({made_of}: whole copies)" if made_of else " (no whole copies)"

@@ -32,7 +32,8 @@ Condition = tuple[tuple[Term, ...], int, int, bool]
 #: (Conditions that hold if a predicate is true, conditions that hold if it is false).
 _Truth = tuple[tuple[Condition, ...], tuple[Condition, ...]]
 
-#: Symbol -> its value in one thread. Loop counters have their values of the first iteration.
+#: Symbol -> its value in one thread. The value of a loop counter is its value in the first
+#: iteration.
 Known = dict["Symbol", Value]
 
 # Maximum number of terms of a sum, maximum depth of nested operations, and maximum number of

@@ -311,7 +311,11 @@ def _is_ring(protocol: Protocol, site: Site, moves: set[str]) -> bool:
 
 
 def _first_parity(protocol: Protocol, site: Site, parity: Value) -> Iterator[Mistake]:
-    """Check the parity of a wait that is the first wait for its family on every path."""
+    """Check the parity of the first wait for a family.
+
+    A wait is the first if no path to it passes a wait for the same family that is above it in the
+    PTX.
+    """
     family = site.family or 0
     # the parity in thread 0, in the first iteration of every loop
     known = protocol.values.first_turn(parity, site.code.line, frozenset(), lambda line: True)

@@ -407,9 +407,9 @@ def overlap(a: Access, b: Access, exact: bool) -> str:
     """Return whether two accesses touch the same byte: "must", "may", "no" or "apart".
 
     "no" means that the accesses are in different arrays. "apart" means that the bytes differ in
-    every thread that was tried. "must" means that the accesses touch the same byte in at least one
-    thread that was tried. "may" means the same if `exact` is False, which means that a register of
-    an address has changed. "may" is also the result if no thread could be tried. A thread is tried
+    every thread that was tried. "must" means that the accesses touch the same byte in a thread that
+    was tried. If `exact` is False, a register of an address may have changed, so the result is
+    "may" instead of "must". "may" is also the result if no thread could be tried. A thread is tried
     if it runs both accesses and if the unknown parts of the addresses are equal.
     """
     if a.terms is None or b.terms is None:

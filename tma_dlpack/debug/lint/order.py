@@ -27,7 +27,8 @@ def _step(pattern: str, following: dict[str, str], wrong: str = "", name: str = 
 
 _BULK_LOAD = r"cp\.async\.bulk\S*\.shared::\w+\.global"
 _BULK_STORE = r"cp\.(reduce\.)?async\.bulk\S*\.global\.shared"
-#: Accesses to another block's memory. A load without multicast only writes its own block's memory.
+#: Accesses to another block's memory. A load without multicast is not matched, because it only
+#: writes its own block's memory.
 _REMOTE = (
     r"cp\.async\.bulk\S*\.multicast::cluster|cp\.async\.bulk\.shared::cluster\.shared::cta|"
     r"(mbarrier\.arrive|st|red|atom)\S*\.shared::cluster"
@@ -57,9 +58,9 @@ _MACHINES: Final = (
     ),
 )
 
-#: `_ACCESS` matches ordinary accesses. The block whose memory is accessed cannot wait for such an
-#: access, but this block can wait for an arrival at a barrier, which `_LEAVE` matches. `_END`
-#: matches the end of a thread.
+#: `_ACCESS` matches ordinary accesses. The block that owns the accessed memory cannot wait for such
+#: an access. But this block can wait for an arrival at a barrier. `_LEAVE` matches these arrivals.
+#: `_END` matches the end of a thread.
 _ACCESS = re.compile(r"(ld|st|red|atom)\b(?!.*\.(async|param|local|const))")
 _END = re.compile(r"(ret|exit)\b")
 _LEAVE = re.compile(r"barrier\.cluster\.arrive|mbarrier\.arrive\S*\.shared::cluster|call\b|trap\b")

@@ -38,7 +38,10 @@ _FAR = 64 * _BARRIER_BYTES  # maximum size of a ring in bytes
 
 @dataclass(eq=False)
 class Site:
-    """An instruction that uses an mbarrier: "init", "arrive", "expect", "copy" or "await"."""
+    """An instruction that uses an mbarrier.
+
+    `kind` is "init", "arrive", "expect", "copy" or "await".
+    """
 
     kind: str
     code: Instruction

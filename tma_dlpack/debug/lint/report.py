@@ -112,7 +112,7 @@ class LintReport:
     functions : int
         Number of functions that were read.
     examined : tuple of Examined
-        The functions with TMA, the counts of their copies and barriers, and the parts that were
+        The functions that use TMA, the counts of their copies and barriers, and the parts that were
         skipped.
     hidden : tuple of LintFinding
         Findings of severity "note". With ``lint(..., notes=True)`` they are in `findings` instead.

@@ -3,7 +3,7 @@
 A fact is a tuple (access, state, exact). The state of an access, such as "fenced", is changed by
 the later events of the path. `exact` is True if the registers of the access's address are
 unchanged. A use is a later event that is a mistake if the access is in a wrong state. `_NEXT` has
-the changes of a state by events. `_PAIRS` lists the wrong states for each pair of a fact and its
+the new states after each event. `_PAIRS` lists the wrong states for each pair of a fact and its
 use. A use in a wrong state is an error if both accesses certainly touch the same byte and the state
 is wrong on every path. A use is a warning if the state is wrong on only some paths. If nothing is
 known about the addresses, most pairs produce no finding.
@@ -409,7 +409,7 @@ def _look(
 def _judged(
     access: Access, use: Access | str, states: dict[str, bool], code: Instruction
 ) -> Mistake | None:
-    """Return the mistake of a fact and its use, or None if no mistake is proved or likely."""
+    """Return the mistake of a fact and its use; None if a mistake is neither proved nor likely."""
     pair = access.what, use if isinstance(use, str) else use.what
     row = _PAIRS[pair]
     # `row.wrong` has no numbers of groups: it has "committed" for the state "committed 3"
@@ -419,7 +419,7 @@ def _judged(
     if not wrong:
         return None
     must = any(wrong.values())
-    # if the overlap is not certain, only mistakes with barriers and maps are reported
+    # if the overlap is not certain, report only mistakes with mbarriers and maps
     if not must and pair[0] not in ("init", "replace", "publish"):
         return None
     right = len(wrong) < len(states)

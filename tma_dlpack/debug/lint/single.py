@@ -173,8 +173,9 @@ def _unaligned(events: Events) -> Iterator[Mistake]:
 def _declared(values: Values, terms: Sequence[tuple[Symbol, int]]) -> tuple[str, int]:
     """Return the shared array that contains an address, and the array's alignment; "" if unknown.
 
-    The address may have terms with a factor. An address with two terms without a factor is skipped,
-    because the sum of both terms may be aligned although the array is not.
+    Terms with a factor may be added to the array, for example an index. An address with two terms
+    without a factor is skipped, because the sum of both terms may be aligned although the array is
+    not.
     """
     named = [s for s, factor in terms if factor == 1]
     if len(named) != 1 or named[0].op != "name":
