@@ -1,10 +1,10 @@
 """A forward may-analysis of basic blocks, which follows facts along the paths of one thread.
 
-A fact is an event on a path, such as "the thread has written this tile, and no fence has followed".
-A fact stores the conditions of the branches on its path. So it does not pass a branch that
-contradicts one of these conditions. For example, a fact inside of `if (thread == 0)` does not reach
-code for `thread != 0`. If several paths with the same fact meet, the fact keeps only the conditions
-that all these paths have in common.
+A fact is a statement about a path, such as "the thread has written this tile, and no fence has
+followed". A fact stores the conditions of the branches on its path. So a fact does not pass a
+branch that contradicts one of these conditions. For example, a fact inside of `if (thread == 0)`
+does not reach code for `thread != 0`. If several paths with the same fact meet, the fact keeps only
+the conditions that all these paths have in common.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ class Flow:
         return states
 
     def _join(self, states: list[Facts | None], block: int, facts: Facts, more: Conditions) -> bool:
-        """Add the facts that agree with `more` to the block's state; return whether it changed."""
+        """Add facts that agree with `more` to a block's state; return whether the state changed."""
         state = states[block]
         changed = state is None
         state = states[block] = {} if state is None else state

@@ -119,8 +119,8 @@ def find_bit(a: Any, shift: bool) -> Any:
     """Return the result of bfind: the position of the highest bit that differs from the sign bit.
 
     For an unsigned type, it is the position of the highest set bit. With `shift` (.shiftamt), the
-    result is the count of the left shift that moves this bit to the top. If there is no such bit,
-    the result is 0xFFFFFFFF.
+    result is the number of bits by which a left shift moves this bit to the top position. If there
+    is no such bit, the result is 0xFFFFFFFF.
     """
     size = 8 * a.dtype.itemsize
     unsigned = a.view(UNSIGNED[size])
@@ -160,7 +160,7 @@ def _ones(n: Any) -> Any:
 def field(a: Any, at: Any, length: Any) -> Any:
     """Return the result of bfe: `length` bits of `a`, beginning at bit `at`.
 
-    A signed type extends the sign of the field.
+    If the type is signed, the sign of the field is extended.
     """
     size = 8 * a.dtype.itemsize
     at, length = _few(at, size), _few(length, size)

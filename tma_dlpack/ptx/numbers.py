@@ -113,7 +113,7 @@ def fused32(a: Any, b: Any, c: Any) -> Any:
     cases use `fused`.
     """
     # float32 drops 29 bits of a float64. The sum is halfway between two float32 numbers if only the
-    # first of these bits is 1.
+    # highest of these bits is 1.
     total = a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
     near = total.astype(np.float32)
     halfway = (total.view(np.int64) & 0x1FFFFFFF) == 0x10000000

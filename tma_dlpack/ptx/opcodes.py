@@ -2,11 +2,11 @@
 
 A row is ``name | operands | result | value``. The columns `operands` and `result` have one letter
 for the type of each operand and of the result: `t` is the instruction's type, `w` is the type of
-twice the width, `u` is u32, `p` is a predicate, and `r` is the untyped bits of the instruction's
-type. The column `value` is a Python expression of the operands `a`, `b`, `c` and `d`, which are
-typed arrays. The expression may call the functions of `numbers` and `integers`. In the expression,
-``{t}`` is the PTX type, ``{n}`` is the NumPy type, ``{w}`` is the NumPy type of twice the width,
-and ``{m}`` is the last modifier.
+twice the width, `u` is u32, `p` is a predicate, and `r` is the untyped type with the same width as
+the instruction's type, such as b32. The column `value` is a Python expression of the operands `a`,
+`b`, `c` and `d`, which are typed arrays. The expression may call the functions of `numbers` and
+`integers`. In the expression, ``{t}`` is the PTX type, ``{n}`` is the NumPy type, ``{w}`` is the
+NumPy type of twice the width, and ``{m}`` is the last modifier.
 
 If an instruction has a modifier that no row and no function of this module supports, the
 instruction is unknown. Its result is never guessed.
@@ -404,8 +404,8 @@ def _convert(words: list[str], count: int) -> Value | None:
 def _converter(to: str, source: str, modes: set[str], mode: str) -> Callable[[Any], Any]:
     """Return a Python function that computes a cvt.
 
-    The function rounds to an integer if the mode is rni, rzi, rmi or rpi, clips the value if
-    required, and converts the value.
+    If the mode is rni, rzi, rmi or rpi, the function first rounds the value to an integer. Then it
+    clips the value if required, and converts the value.
     """
     from_float, to_float = is_float(source), is_float(to)
     sat, ftz, is_relu = "sat" in modes, "ftz" in modes, "relu" in modes

@@ -1,4 +1,4 @@
-"""Parser of PTX, which returns the functions of a text with their instructions.
+"""Parser of PTX, which returns the functions of a text and the instructions of each function.
 
 Inline assembly declares names inside of braces, such as `{ .reg .pred p; LAB_WAIT: ... }`. The
 parser adds a suffix to such a name (`p#12`), so that two copies of the same inline assembly have
@@ -74,7 +74,7 @@ class Block:
 
 @dataclass
 class Function:
-    """A function with a body; `symbols` maps each name that it declares to a state space."""
+    """A function with a body; `symbols` maps the names that the body declares to state spaces."""
 
     name: str
     is_entry: bool
@@ -183,8 +183,8 @@ _STATEMENT = re.compile(
 _INSTRUCTION = re.compile(r"(?:@(!?)\s*([%\w$]+)\s+)?([a-z][\w.:]*)\s*(.*)", re.DOTALL)
 _DECLARED = re.compile(r"\.(reg|shared|local|param|branchtargets|global|const)\b(.*)", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_$%][\w$]*")
-# A name whose scope may be a pair of braces. It is no register such as "%r1", and no part of an
-# opcode.
+# A name that may be declared inside of braces. The pattern does not match registers such as "%r1"
+# or parts of an opcode.
 _LOCAL_NAME = re.compile(r"(?<![\w.$%:])[A-Za-z_$%][\w$]*")
 # "inlined_at 1 20 3" in a .loc. The groups are file, line and column of the call.
 _INLINED = re.compile(r"inlined_at\s+(\d+)\s+(\d+)\s+(\d+)")
@@ -254,8 +254,8 @@ def _without_comments(source: str, comments: dict[int, str]) -> str:
     Add the comments that suppress findings to `comments`. The newlines stay, so that line numbers
     do not change.
     """
-    # `at` is [position, line] of the last suppression. The next line number is counted from there,
-    # so that each newline is counted only once.
+    # `at` is [position, line] of the last suppression. The line of the next suppression is counted
+    # from this position, so that each newline is counted only once.
     at = [0, 1]
 
     def blank(match: re.Match[str]) -> str:
@@ -291,8 +291,8 @@ class _Reader:
         # source lines with inlined_at.
         self.places: dict[tuple[str, ...], Place] = {}
         self.place: Place = ()
-        # Branches with the scopes at the branch. Their labels may be declared later, so the labels
-        # are looked up at the end of the function.
+        # Branches inside of braces, each with the scopes that are open at the branch. The label of
+        # a branch may be declared after it, so labels are looked up at the end of the function.
         self.waiting: list[tuple[Instruction, list[dict[str, str]]]] = []
 
     def locate(self, loc: str) -> None:

@@ -1,7 +1,7 @@
-"""Explanations why a wait at an mbarrier never ends, one row per explanation.
+"""Explanations why a wait at an mbarrier never ends. `ROWS` has a row for each explanation.
 
 The first row whose condition holds explains the wait. `postmortem` reads the state of a barrier
-from a core dump, and the simulator of kernels uses its own barriers.
+from a core dump, and the simulator of kernels passes the state of its simulated barriers.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ class Stuck(Protocol):
     """A barrier at which threads wait.
 
     `announced` is the number of bytes that each phase expects, or None if it is not known. `maps`
-    are the maps of the launch; each has `tx_bytes`. `here` has the other barriers of the block at
-    which threads wait, and `far` has the addresses of such barriers in other blocks of the cluster.
+    are the maps of the launch; each has `tx_bytes`. `here` has all other barriers of the same block
+    at which threads wait. `far` has the addresses of the barriers in other blocks of the cluster at
+    which threads wait.
 
-    `came` is the number of arrivals of this phase, and `elsewhere` has the addresses of the
-    barriers in `here`. `is_behind`: bytes came from another block of the cluster, whose own barrier
-    is already armed. `is_ahead`: another block, which sends bytes to this barrier, has not armed
-    its own barrier. `is_untouched`: no thread has arrived in this phase. `is_first`: no barrier of
-    the kernel has completed a phase. `passed` is the number of warps of the same warpgroups that
-    passed the wait, and `ended` is the number of warps of the block that have ended.
+    `came` is the number of arrivals that happened in this phase, and `elsewhere` has the addresses
+    of the barriers in `here`. `is_behind`: bytes came from another block of the cluster, whose own
+    barrier is already armed. `is_ahead`: another block, which sends bytes to this barrier, must
+    still arm its own barrier. `is_untouched`: no thread has arrived in this phase. `is_first`: no
+    barrier of the kernel has completed a phase. `passed` is the number of warps that have passed
+    the wait although warps of their warpgroups still wait, and `ended` is the number of warps of
+    the block that have ended.
     """
 
     # Common interface of `postmortem.survey.State` and the simulator's barriers.
@@ -98,8 +100,8 @@ def _missing(state: Stuck) -> str:
     if announced is not None and announced >= pending:
         came = announced - pending
         text = f"{announced:,} bytes are expected, {came:,} came, and {pending:,} are missing"
-    # If a copy was not issued, the missing bytes are whole copies. Other numbers of missing bytes
-    # mean a wrong expect_tx.
+    # If a copy was not issued, the missing bytes are the bytes of one or more whole copies. Any
+    # other number of missing bytes means that the number in expect_tx is wrong.
     made_of = copies(pending, state.maps)
     if state.maps:
         text += f" ({made_of}: whole copies)" if made_of else " (no whole copies)"
@@ -155,7 +157,7 @@ def _follows(state: Stuck) -> str:
 
 
 class Row(NamedTuple):
-    """An explanation of a wait: the rule, its condition, the message and the fix."""
+    """An explanation of a wait that never ends: id of the rule, condition, message and fix."""
 
     rule: str
     holds: Callable[[Any], bool]

@@ -6,8 +6,9 @@ equal computations, they have the same symbol. A register that is loaded from me
 several instructions write, is a symbol of its own. Such a symbol is valid until the next write of
 the register (`Symbol.registers`).
 
-A predicate is a condition that a value is inside or outside of an interval. For example, conditions
-prove that in `if (thread == 0) { store; commit; wait }` each path with the store has the wait, too.
+A predicate is stored as conditions. A condition means that a value is inside or outside of an
+interval. Conditions exclude paths that no thread can take. For example, if a store and its wait are
+in two different blocks `if (thread == 0)`, each possible path with the store has the wait, too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from itertools import count
 from tma_dlpack.ptx.parse import Function, Instruction, Module
 
 Term = tuple["Symbol", int]
-#: A sum: (terms in the order of their symbols' numbers, constant).
+#: A sum: (terms, constant). The terms are sorted by the numbers of their symbols.
 Value = tuple[tuple[Term, ...], int]
 #: A condition on a sum of terms: (terms, low, high, True if the sum is inside of [low, high] or
 #: False if it is outside).
@@ -31,7 +32,8 @@ Condition = tuple[tuple[Term, ...], int, int, bool]
 #: (Conditions that hold if a predicate is true, conditions that hold if it is false).
 _Truth = tuple[tuple[Condition, ...], tuple[Condition, ...]]
 
-#: Symbol -> its value in one thread. Loop counters have their values of the first iteration.
+#: Symbol -> its value in one thread. The value of a loop counter is its value in the first
+#: iteration.
 Known = dict["Symbol", Value]
 
 # Maximum number of terms of a sum, maximum depth of nested operations, and maximum number of
@@ -69,7 +71,7 @@ class Symbol:
     origins: frozenset[str] = frozenset()  #: Memory names such as "shared:tile" or "param:map".
     depth: int = 0
     by_thread: bool = False  #: Whether the value depends on the thread within its block.
-    kind: str = "b64"  #: Type in which `op` computes, a letter and the number of bits.
+    kind: str = "b64"  #: Type in which `op` computes: a letter and the number of bits.
 
     def at(self, thread: int, known: Known) -> Value:
         """Return the symbol's value in the thread with %tid.x = `thread`.
@@ -239,8 +241,9 @@ def _minus(value: Value) -> Value:
 class Values:
     """The values of all registers of a function, and the conditions of its predicates.
 
-    `of` maps registers that a single instruction writes to values. `predicates` maps a predicate
-    register to (conditions that hold if it is true, conditions that hold if it is false).
+    `of` maps a register to its value if only one instruction writes the register. `predicates` maps
+    a predicate register to (conditions that hold if it is true, conditions that hold if it is
+    false).
     """
 
     module: Module
@@ -319,11 +322,11 @@ class Values:
     ) -> Known:
         """Return the values that registers with several writes have when a line is first executed.
 
-        Consider only the writes that the thread reaches (`comes`). For each register, use the last
-        of these writes above the line. A compiler initialises the counters of a loop above the
-        loop, and it places the loop for the remainder above the unrolled loop. So the last write
-        above the line is the last write that is executed before the line. Registers in `kept`
-        remain symbols.
+        `comes` returns whether the thread reaches a line. Consider only the writes that the thread
+        reaches. For each register, use the last of these writes above `line`. This write is usually
+        the last write that is executed before `line`, because a compiler places the initialisation
+        of a loop counter above the loop, and the loop for the remainder above the unrolled loop.
+        Registers in `kept` remain symbols.
         """
         found: Known = {}
         self._resolved.clear()
@@ -661,7 +664,7 @@ _UNSIGNED = {"lo": "lt", "hs": "ge", "ls": "le", "hi": "gt"}
 
 
 def _high(value: Value) -> int | None:
-    """Return an upper bound of a value if it is never negative, or None if no bound is known."""
+    """Return an upper bound of a value that is never negative; None if this is not known."""
     high = value[1]
     for symbol, factor in value[0]:
         if symbol.high is None or factor < 0:
@@ -671,7 +674,7 @@ def _high(value: Value) -> int | None:
 
 
 def _bound(op: str, a: Value, b: Value) -> int | None:
-    """Return an upper bound of an operation's result if it is never negative, or None."""
+    """Return an upper bound of a result that is never negative; None if this is not known."""
     if op == "and":
         return min((x[1] for x in (a, b) if not x[0] and x[1] >= 0), default=None)
     high = _high(a)

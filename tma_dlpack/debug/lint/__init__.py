@@ -1,11 +1,11 @@
 """`lint`: a finder of mistakes in PTX that uses TMA. It needs no GPU.
 
 The package `tma_dlpack.ptx` reads the PTX and follows registers and paths. `events` lists the
-events that the rules read. `rules` has the rules about two events on a path, and `order` has the
-rules about the order of instructions. `protocol` finds the mbarriers, and `barriers` has the rules
-about mbarriers. `single` has the rules about single instructions and about the maps of a launch.
-`report` defines the result. This module converts every kind of source (text, .cu, binary, wheel) to
-PTX, and runs the rules.
+events of a function, such as copies and fences, for the rules. `rules` has the rules about pairs of
+events on a path, such as a write and a later copy. `order` has the rules about the order of
+instructions. `protocol` finds the mbarriers, and `barriers` has the rules about mbarriers. `single`
+has the rules about single instructions and about the maps of a launch. `report` defines the result.
+This module converts every kind of source (text, .cu, binary, wheel) to PTX, and runs the rules.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def lint(
 ) -> LintReport:
     """Return the mistakes that PTX code makes with TMA.
 
-    An error is proved by the PTX: the addresses overlap, and no path has the needed fence or wait.
-    A warning is a possible mistake. `lint` does not see values that are computed at run time, so a
-    report without findings does not prove that the code is correct.
+    An error is proved by the PTX. For example, two accesses overlap, and no path between them has
+    the needed fence or wait. A warning is a possible mistake. `lint` does not see values that are
+    computed at run time, so a report without findings does not prove that the code is correct.
 
     Parameters
     ----------
@@ -67,11 +67,12 @@ def lint(
     maps : path, Trace or sequence of TensorMap, optional
         The maps that kernels were launched with, such as a file from ``trace --json``. The kernel's
         instructions are compared with these maps. The n-th map of a sequence is the kernel's n-th
-        parameter of 128 bytes.
+        parameter that has 128 bytes.
     nvcc_flags : sequence of str
         Flags of nvcc, such as ``-Iinclude``; ``-arch=sm_90a`` is the default.
     notes : bool
-        Whether findings of severity "note" are in `findings`; if False, they are in `hidden`.
+        Whether the report has findings of severity "note" in `findings`. If False, these findings
+        are in `hidden`.
 
     Returns
     -------
@@ -115,13 +116,14 @@ def lint(
     given = _input(source, nvcc_flags)
     unread: list[str] = []
     examined: list[report.Examined] = []
-    # line of the PTX -> comment that may suppress a finding; name of a function -> its mistakes
+    # `comments`: line of the PTX -> comment that may suppress a finding; `mistakes`: name of a
+    # function -> mistakes in the function
     comments: dict[int, str] = {}
     mistakes: dict[str, list[rules.Mistake]] = {}
     functions = 0
     for module in modules(given.text):
-        # each function is checked alone; a call counts as the events that `summaries` returns for
-        # the callee
+        # each function is checked alone; in place of a call, the rules see the events that
+        # `summaries` returns for the callee
         callees = summaries(module.functions)
         names = map(short_name, module.unread)
         unread += [f"{name}: its braces do not close; not checked" for name in names]
@@ -157,18 +159,18 @@ def _mistakes(events: Events, launched: LaunchedMaps | None) -> list[rules.Mista
     return found if launched is None else [*found, *single.with_maps(events, launched)]
 
 
-# events whose address in shared memory should be known
+# kinds of events that `_examined` reports if their address in shared memory is unknown
 _COPIES = ("load", "store")
 
 
 def _examined(events: Events, callees: Callees) -> Iterator[report.Examined]:
-    """Yield a function's counts of instructions, or nothing if it has no bulk copies."""
+    """Yield the `Examined` of a function; yield nothing if the function has no bulk copies."""
     function = events.flow.values.function
     happened = Counter(h.what for block in events.blocks for h in block)
     copies = happened["load"] + happened["store"] + happened["send"]
     if not copies:
         return
-    # several instructions may initialise one barrier, so addresses are counted
+    # several instructions may initialise one barrier, so count addresses, not instructions
     barriers = {(access.terms, at) for access in events.accesses if access.what == "init"
                 for at, _ in access.spans}  # fmt: skip
     counts = {
@@ -189,7 +191,7 @@ def _examined(events: Events, callees: Callees) -> Iterator[report.Examined]:
 def run(
     sources: Iterable[str], maps: Any = None, nvcc_flags: Sequence[str] = (), notes: bool = False
 ) -> tuple[list[LintReport], list[str]]:
-    """Lint several files; return their reports, and a message for each file that failed."""
+    """Lint several files; return the reports, and a message for each file without a report."""
     launched = None if maps is None else LaunchedMaps(maps)
     reports, failures = [], []
     for source in sources:
@@ -203,7 +205,7 @@ def run(
 
 
 def printed(reports: Sequence[LintReport], failures: Sequence[str], *, sarif: bool) -> str:
-    """Return reports as JSON or SARIF, with the failures as notes."""
+    """Return reports as JSON or SARIF. The messages in `failures` become notes."""
     unread = LintReport((), notes=tuple(failures))
     return (report.as_sarif if sarif else report.as_json)([*reports, unread])
 
@@ -212,7 +214,7 @@ def printed(reports: Sequence[LintReport], failures: Sequence[str], *, sarif: bo
 
 
 class Input(NamedTuple):
-    """PTX, the name of its file, and the folder of its sources."""
+    """PTX as text, with the name and the folder of the file that it was read from."""
 
     text: str
     name: str = ""
@@ -221,7 +223,8 @@ class Input(NamedTuple):
 
 def _input(source: str | os.PathLike[str], nvcc_flags: Sequence[str]) -> Input:
     """Return the PTX of a source; raise an error if the source has no PTX."""
-    # a string is text if it has a newline, which paths do not have, or .version, which all PTX has
+    # a string is taken as PTX, not as a path, if it is empty, or if it contains a newline or
+    # .version: paths contain no newline, and every PTX module contains .version
     if isinstance(source, str) and ("\n" in source or ".version" in source or not source.strip()):
         return Input(_checked(source.encode("utf-8", "replace"), "the text"))
     if not (isinstance(source, str) or hasattr(source, "__fspath__")):
@@ -235,7 +238,10 @@ def _input(source: str | os.PathLike[str], nvcc_flags: Sequence[str]) -> Input:
 
 
 def _of_file(path: Path, name: Path, nvcc_flags: Sequence[str]) -> Input:
-    """Return the PTX of the file at `path`, which may be a decompressed copy of `name`."""
+    """Return the PTX of the file at `path`.
+
+    `name` is the path that the user passed. `path` may be a decompressed copy of this file.
+    """
     if path.suffix in _CUDA:
         text = _by_nvcc(path, nvcc_flags)
         return Input(_checked(text, f"what nvcc made of {name}"), str(name), name.parent)
@@ -275,7 +281,10 @@ def _check_size(size_bytes: int, name: str) -> None:
 
 
 def _by_nvcc(path: Path, flags: Sequence[str]) -> bytes:
-    """Compile a CUDA file to PTX with line numbers and our header on the include path."""
+    """Compile a CUDA file to PTX with line numbers.
+
+    The headers of tma_dlpack are on the include path.
+    """
     # the include folder of tma_dlpack is last, so folders in the flags are searched first
     has_arch = any(f.startswith(("-arch", "--gpu-a", "-gencode", "--gencode")) for f in flags)
     arch = [] if has_arch else ["-arch=sm_90a"]
@@ -339,7 +348,8 @@ _OF_WHEEL = (".so", ".cubin", ".fatbin", ".o", ".a", ".ptx", ".pyd", ".dll")
 def _answer(name: str, words: Sequence[str], instead: str) -> str:
     """Return the output of a CUDA tool.
 
-    If the tool is not found, the error recommends linting `instead`.
+    `instead` names a file that can be linted without this tool. If the tool is not found, the error
+    recommends this file.
     """
     tool = driver.tool(name)
     if tool is None:

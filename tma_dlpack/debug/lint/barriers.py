@@ -1,9 +1,10 @@
 """Rules about the arrivals, waits, bytes and parities of mbarriers.
 
-Some rules are about the whole function and need no path. For example, if threads wait for a
-barrier, the kernel must contain an arrival at this barrier. `protocol` groups barriers into
-families: a family is one barrier, or the barriers of all stages of a ring. A mistake is an error if
-the address of the barrier is constant, and a warning if the address has an index.
+A site (`Site`) is an instruction that uses an mbarrier. Some rules compare all sites of a function,
+and follow no paths. For example, if threads wait for a barrier, the kernel must contain an arrival
+at this barrier. `protocol` groups barriers into families: a family is one barrier, or the barriers
+of all stages of a ring. A mistake of these rules can be an error only if the address of the barrier
+is constant. If the address has an index, the mistake is a warning.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ unreleased | BARRIER_ARRIVALS | a loop waits for a stage to be released before e
 
 # maximum number of blocks of a cluster (with the non-portable size)
 _MOST_BLOCKS = 16
-# limits on the work: maximum number of instructions on mbarriers in a function, and maximum number
-# of arrivals at a family (every pair of these arrivals is compared)
+# functions with more than _MOST_SITES instructions on mbarriers are not checked; families with more
+# than _MOST_ARRIVALS arrivals are not checked by `_counts`, which compares every pair of arrivals
 _MOST_SITES = 2000
 _MOST_ARRIVALS = 16
 # instructions that read shared memory, such as "ldmatrix" or "cp.async.bulk.global.shared::cta"
@@ -80,8 +81,8 @@ def _mistake(
 
 def barriers(protocol: Protocol) -> Iterator[Mistake]:
     """Yield the mistakes with the barriers of a function."""
-    # if the function initialises no barrier, another function initialises the barriers, and may
-    # also use them
+    # if the function initialises no barrier, another function does, and this other function may
+    # also arrive or wait at the barriers
     if not any(site.kind == "init" for site in protocol.sites):
         return
     if len(protocol.sites) > _MOST_SITES or protocol.calls:
@@ -103,11 +104,12 @@ def barriers(protocol: Protocol) -> Iterator[Mistake]:
 def _members(
     protocol: Protocol, family: int, sites: list[Site], anywhere: set[str]
 ) -> Iterator[Mistake]:
-    """Compare the waits, arrivals and copies of a family of barriers."""
+    """Check that a family has the sites that its other sites need, such as arrivals for waits."""
     awaits, copies = protocol.of(family, "await"), protocol.of(family, "copy")
     arrivals = [site for site in sites if site.arrives]
     expects = protocol.of(family, "expect")
-    # an index in an address selects an unknown barrier of the family, so nothing is proved
+    # if an address has an index, it is unknown which barrier of the family the site uses, so a
+    # mistake is not proved
     severity = "warning" if any(site.index for site in sites) else "error"
     if awaits and not arrivals and "arrive" not in anywhere:
         yield _mistake("nobody", severity, awaits[0])
@@ -121,14 +123,14 @@ def _members(
 
 
 def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterator[Mistake]:
-    """Compare the count of the initialisation with the arrivals that one phase can have."""
+    """Compare the count of mbarrier.init with the possible numbers of arrivals in one phase."""
     inits = [site for site in sites if site.kind == "init"]
     counts = {protocol.values.operand(site.code.split()[-1]) for site in inits}
     arrivals = [site for site in sites if site.arrives]
     if len(counts) != 1 or not 0 < len(arrivals) <= _MOST_ARRIVALS or "arrive" in anywhere:
         return
     (terms, count), *_ = counts
-    # an arrival with a count operand may count more than once
+    # an arrival with a count operand may add more than 1 to the number of arrivals
     if terms or any(len(site.code.split()) > 2 and site.kind == "arrive" for site in arrivals):
         return
     if any(site.code.opcode.startswith(("cp.async", "tcgen05")) for site in arrivals):
@@ -136,7 +138,8 @@ def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterat
     # if threads arrive at other blocks' barriers, the number of arrivals here is unknown
     if any(".shared::cluster" in site.code.opcode for site in arrivals):
         return
-    # if the address depends on the thread, the threads use different barriers
+    # if the address depends on the thread, the threads arrive at different barriers, so the
+    # arrivals cannot be added
     if any(symbol.by_thread for site in arrivals for symbol, _ in site.value[0]):
         return
     awaits = [site for site in protocol.sites if site.kind == "await"]
@@ -148,8 +151,8 @@ def _counts(protocol: Protocol, sites: list[Site], anywhere: set[str]) -> Iterat
     numbers = {site: protocol.threads(site) for site in arrivals}
     if not all(most for most, _ in numbers.values()):
         return
-    # in a phase, some sites of a group may not run, so the sum of every subset of the group is
-    # possible
+    # a phase may have arrivals of only some sites of a group, so the sum of every subset of the
+    # group is a possible number of arrivals
     sums: set[int] = set()
     for group in _of_one_phase(protocol, arrivals, own):
         own_sums = {0}
@@ -193,7 +196,7 @@ def _of_one_phase(
 
 
 def _bytes(protocol: Protocol) -> Iterator[Mistake]:
-    """Compare the bytes that a barrier expects with the copies in the same basic block."""
+    """Compare the bytes that barriers expect with the bytes of copies in the same basic block."""
     # value of the barrier's address -> sites
     copies: dict[Value, list[Site]] = defaultdict(list)
     others: dict[Value, list[Site]] = defaultdict(list)
@@ -226,7 +229,8 @@ def _bytes(protocol: Protocol) -> Iterator[Mistake]:
                 for block, (expect,) in by_block.items()
                 for found in _total(protocol, expect, [s for s in sites if s.block == block])
             ]
-            # if one basic block expects too much and another too little, the sum may be correct
+            # if one basic block expects too much and another too little, the sum may be correct, so
+            # nothing is reported
             if len({ends for ends, _ in wrong}) == 1:
                 yield from (mistake for _, mistake in wrong)
 
@@ -234,7 +238,11 @@ def _bytes(protocol: Protocol) -> Iterator[Mistake]:
 def _is_unexpected(
     protocol: Protocol, copy: Site, expects: list[Site], by_block: dict[int, list[Site]]
 ) -> bool:
-    """Return whether every expect_tx has its own copies and is separated from `copy` by waits."""
+    """Return whether no expect_tx in `expects` can be for the bytes of `copy`.
+
+    This is so if each expect_tx has copies in its own basic block, and if every path between the
+    expect_tx and `copy` has a wait.
+    """
     awaits = [s for s in protocol.sites if s.kind == "await" and s.value == copy.value]
     return bool(awaits and expects) and all(
         expect.block in by_block
@@ -276,7 +284,8 @@ def _parities(protocol: Protocol) -> Iterator[Mistake]:
         parity = protocol.values.operand(words[2])
         body = protocol.loop_of(site.block)
         moves = _written_in(protocol, body)
-        # the parity is constant in the loop, and does not depend on the block or the thread
+        # test whether the parity is constant in the loop, and independent of the block and the
+        # thread
         if body and not registers(parity[0]) & moves and not _depends(parity, "ctaid", "tid"):
             alike = [s for s in protocol.sites if s.block in body and s.family == site.family]
             others = {tuple(s.code.split()[2:3]) for s in alike if s.kind == "await"}
@@ -302,7 +311,11 @@ def _is_ring(protocol: Protocol, site: Site, moves: set[str]) -> bool:
 
 
 def _first_parity(protocol: Protocol, site: Site, parity: Value) -> Iterator[Mistake]:
-    """Check the parity of a wait if no wait for the same family comes before this wait."""
+    """Check the parity of the first wait for a family.
+
+    A wait is the first if no path to it passes a wait for the same family that is above it in the
+    PTX.
+    """
     family = site.family or 0
     # the parity in thread 0, in the first iteration of every loop
     known = protocol.values.first_turn(parity, site.code.line, frozenset(), lambda line: True)
@@ -327,8 +340,8 @@ def _first_parity(protocol: Protocol, site: Site, parity: Value) -> Iterator[Mis
             return
         after = [s for s in arrivals if not protocol.reached(s, full)]
         others = [s for s in arrivals if s not in after]
-        # the last stage is released after the loop, so the control-flow graph has a path to this
-        # release that skips the loop and its waits
+        # the release of the last stage is after the loop; the control-flow graph has a path to this
+        # release that skips the loop and the waits in the loop
         is_last = all(any(protocol.reached(s, (), f) for f in full) for s in others)
         if after and is_last:
             yield _mistake("cycle", "warning", site, arrivals[0])

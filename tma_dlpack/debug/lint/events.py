@@ -2,7 +2,8 @@
 
 The rules of `lint` read these events. `OPCODES` maps instructions to events. If the addresses of
 accesses in a basic block differ only by a constant, and no fence or barrier is between the
-accesses, they are one `Access`. For example, the writes of an unrolled loop are one `Access`.
+accesses, they are combined into one `Access`. For example, the writes of an unrolled loop are one
+`Access`.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from tma_dlpack.ptx.values import (
     written,
 )
 
-#: (pattern of an opcode, event); the first match counts. An instruction with "" has no event, even
-#: if a later pattern matches the instruction. A bulk copy from shared to global memory is a
-#: "store", a bulk copy from global to shared memory is a "load", and a bulk copy from shared memory
-#: to another block's shared memory is a "send".
+#: (pattern of an opcode, event). The first pattern that matches an opcode determines the event. If
+#: this event is "", the instruction has no event, even if a later pattern also matches. A bulk copy
+#: from shared to global memory is a "store", a bulk copy from global to shared memory is a "load",
+#: and a bulk copy from shared memory to another block's shared memory is a "send".
 OPCODES = tuple(
     (re.compile(pattern), event)
     for pattern, event in (
@@ -93,15 +94,15 @@ class Access:
     what: str
     block: int
     conditions: Conditions
-    # the address without its constant; None if it is unknown
+    # the address without its constant part; None if the address is unknown
     terms: tuple[Term, ...] | None
     # arrays and parameters that the address points into, such as "shared:tile"
     origins: frozenset[str] = frozenset()
     # (constant of the address, bytes) of each instruction
     spans: list[tuple[int, int]] = field(default_factory=list)
     code: list[Instruction] = field(default_factory=list)
-    # the function's flow, which gives the values of registers that are written several times; None
-    # unless `what` is "write" or "read"
+    # the control-flow graph, from which `at` gets the values of registers that are written several
+    # times; None unless `what` is "write" or "read"
     flow: Flow | None = None
     # registers in the address; the next write of such a register changes the address
     registers: frozenset[str] = frozenset()
@@ -114,9 +115,9 @@ class Access:
     def at(self, thread: int, kept: frozenset[str]) -> Value | None:
         """Return the address that a thread computes, without the constant part.
 
-        The result is None if the thread skips the access. Registers with several writes are
-        replaced by their values in the first iteration of a loop, except for the registers in
-        `kept`.
+        The result is None if the thread skips the access. A register that is written several times
+        is replaced by its value in the first iteration of the loop. Registers in `kept` are not
+        replaced.
         """
         key = thread, kept
         if key not in self._at:
@@ -138,7 +139,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event of a basic block: its kind, its instruction, and its access or its number."""
+    """An event of a basic block: its kind, its instruction, and more fields for some kinds."""
 
     what: str
     code: Instruction
@@ -194,7 +195,8 @@ class Events:
     def _with_writes(self, number: int, writes: list[tuple[int, str]]) -> None:
         """Insert the writes of registers into the events of a block in program order."""
         code = self.flow.blocks[number].code
-        # (index of the instruction, 0 or 1, event); 0 sorts a register's write before other events
+        # (index of the instruction, 0 or 1, event); if an instruction has several events, the
+        # writes of registers (0) come before the other events (1)
         order = {id(instruction): place for place, instruction in enumerate(code)}
         merged = [(order[id(h.code)], 1, h) for h in self.blocks[number]]
         merged += [
@@ -217,9 +219,9 @@ class Events:
         return found
 
     def _with_results(self, number: int) -> None:
-        """Add events to a block where results of wgmma are read or moved."""
-        # all reads and moves before the next wgmma event are one "results" event, which is at the
-        # first read or move
+        """Add events to a block for the reads and moves of wgmma results."""
+        # all reads and moves before the next wgmma event are combined into one "results" event; its
+        # place is the first read or move
         events = iter(self.blocks[number])
         merged: list[Event] = []
         reads: set[str] = set()
@@ -249,9 +251,10 @@ class Events:
         self.blocks[number] = merged
 
     def _happens(self, what: str, code: Instruction, block: int) -> Iterator[Event]:
-        """Yield the events of an instruction; a copy also uses its barrier and its map."""
+        """Yield the events of an instruction. A copy also has events of its barrier and map."""
         first = "use" if what in ("arrive", "await") else what
-        # the second address of a store is in shared memory, as in "[map, {x}], [shared]"
+        # the shared memory of a store is its second address, as in "[map, {x}], [shared]"; the
+        # shared memory of all other instructions is their first address
         if first in _OF_ADDRESS:
             address = code.address(int(what == "store"))
             access = self._access(first, code, block, address)
@@ -304,11 +307,11 @@ class Events:
             self._open.clear()
 
     def _operands(self, code: Instruction, block: int) -> Iterator[Event]:
-        """Yield the reads of a matrix product, for each descriptor whose value is known.
+        """Yield an event for each descriptor of a matrix product whose value is known.
 
-        A matrix product reads shared memory through descriptors.
-        Bits 0 to 13 of a descriptor are the address divided by 16. The analysis places shared
-        arrays at multiples of `APART`, so the address also identifies the array.
+        A matrix product reads shared memory through descriptors. Bits 0 to 13 of a descriptor are
+        the low 18 bits of the address, divided by 16. The analysis assumes that shared arrays begin
+        at multiples of `APART`, which is 2**18. So these bits are the offset in the array.
         """
         for word in code.split():
             value = self.values.of.get(word)
@@ -335,7 +338,8 @@ class Events:
             access.code.append(code)
 
     def _access(self, what: str, code: Instruction, block: int, text: str) -> Access | None:
-        # a generic address counts only if it points into a shared array
+        # an access with a generic address has an event only if the address points into a shared
+        # array
         terms, constant = self.values.address(text) if text else ((), 0)
         points = origins((terms, 0))
         is_generic = what in ("write", "read") and ".shared" not in code.opcode
@@ -350,7 +354,7 @@ class Events:
                             registers=registers(terms), bases=self.values.bases)  # fmt: skip
             self._open[key] = access
             self.accesses.append(access)
-            # ordinary accesses of a loop are compared in the loop's first iteration
+            # `overlap` compares the addresses of ordinary accesses in the first iteration of a loop
             if what in ("write", "read"):
                 access.flow = self.flow
                 access.registers = self.values.stable((terms, 0), code.line)
@@ -378,7 +382,7 @@ def _bytes(code: Instruction) -> int:
     return (int(bits[1]) // 8 if bits else 4) * (int(vector[1]) if vector else 1)
 
 
-#: Events with an address in brackets.
+#: Kinds of events whose instruction has an address in brackets.
 _OF_ADDRESS = ("write", "read", "store", "load", "init", "use", "replace", "publish")
 #: Index of the barrier among the addresses in brackets of a load:
 #: ``[shared], [map, {coordinates}], [mbarrier]`` or ``[shared], [global], bytes, [mbarrier]``.
@@ -395,7 +399,7 @@ def callee_of(code: Instruction) -> str:
 
 # -- which bytes ----------------------------------------------------------------------------------
 
-# threads whose addresses are compared, which are the first threads of some warps
+# threads in which `overlap` compares addresses: the first threads of some warps
 _WITNESSES = (0, 32, 64, 96, 128, 256, 384, 512)
 
 
@@ -403,9 +407,10 @@ def overlap(a: Access, b: Access, exact: bool) -> str:
     """Return whether two accesses touch the same byte: "must", "may", "no" or "apart".
 
     "no" means that the accesses are in different arrays. "apart" means that the bytes differ in
-    every thread that was tried. "may" means that nothing is known, or that registers of the address
-    changed (not `exact`). A thread is tried if it runs both accesses and if the unknown parts of
-    the addresses are equal.
+    every thread that was tried. "must" means that the accesses touch the same byte in a thread that
+    was tried. If `exact` is False, a register of an address may have changed, so the result is
+    "may" instead of "must". "may" is also the result if no thread could be tried. A thread is tried
+    if it runs both accesses and if the unknown parts of the addresses are equal.
     """
     if a.terms is None or b.terms is None:
         return "may"
@@ -419,7 +424,8 @@ def overlap(a: Access, b: Access, exact: bool) -> str:
             continue
         apart = True
         for start, size in a.spans:
-            # intervals [start, start + size) of a and [begin, begin + length) of b intersect
+            # test whether the intervals [start, start + size) of a and [begin, begin + length) of b
+            # intersect
             distance = start + left[1] - right[1]
             if any(begin - size < distance < begin + length for begin, length in b.spans):
                 return "must" if exact else "may"
@@ -429,12 +435,12 @@ def overlap(a: Access, b: Access, exact: bool) -> str:
 # -- calls ----------------------------------------------------------------------------------------
 
 
-#: Name of a function -> the events that a call of this function counts as, in the order that is
-#: most likely to break a rule.
+#: Name of a function -> the events that stand for a call of this function. Their order is the order
+#: that is most likely to break a rule.
 Callees = dict[str, tuple[str, ...]]
 #: Functions of the CUDA runtime that have no events.
 KNOWN_CALLS = ("vprintf", "__assertfail", "malloc", "free")
-# events that make an access safe; such an event counts only if it is on every path of the callee
+# events that make an access safe; a call has such an event only if every path of the callee has it
 _PASSED = ("fence", "init_fence", "barrier", "commit", "wait")
 
 
@@ -471,7 +477,8 @@ def summaries(functions: tuple[Function, ...]) -> Callees:
 
 def _always(function: Function, blocks: Sequence[object]) -> bool:
     """Return whether every path through the function passes at least one of the blocks."""
-    # a search from the entry that stops at these blocks must not find an end of the function
+    # search from the entry, and do not continue behind these blocks; the result is False if the
+    # search finds an end of the function
     barred = {id(block) for block in blocks}
     work, seen = [0] if function.blocks else [], set()
     while work:

@@ -21,13 +21,14 @@ _Step = tuple[re.Pattern[str], dict[str, str], str, str]
 
 
 def _step(pattern: str, following: dict[str, str], wrong: str = "", name: str = "") -> _Step:
-    """Return (pattern, {state: next state}, wrong state, name of the mistake)."""
+    """Return one step of a state machine: (pattern, {state: next state}, wrong state, mistake)."""
     return re.compile(pattern), following, wrong, name
 
 
 _BULK_LOAD = r"cp\.async\.bulk\S*\.shared::\w+\.global"
 _BULK_STORE = r"cp\.(reduce\.)?async\.bulk\S*\.global\.shared"
-#: Accesses to another block's memory. A load without multicast only writes its own block's memory.
+#: Accesses to another block's memory. A load without multicast is not matched, because it only
+#: writes its own block's memory.
 _REMOTE = (
     r"cp\.async\.bulk\S*\.multicast::cluster|cp\.async\.bulk\.shared::cluster\.shared::cta|"
     r"(mbarrier\.arrive|st|red|atom)\S*\.shared::cluster"
@@ -49,16 +50,17 @@ _MACHINES: Final = (
         _step(_BULK_LOAD, {}, "none", "early"),
         _step(_BULK_STORE, {}, "none", "early"),
     ),
-    # only the first access is reported, because one missing barrier affects all accesses
+    # report only the first access to another block's memory, because one missing barrier affects
+    # all accesses
     (
         _step(r"barrier\.cluster\.wait", {"none": "met"}),
         _step(_REMOTE, {"none": "met"}, "none", "remote"),
     ),
 )
 
-#: `_ACCESS` matches ordinary accesses. The block whose memory is accessed cannot wait for such an
-#: access, but this block can wait for an arrival at a barrier, which `_LEAVE` matches. `_END`
-#: matches the end of a thread.
+#: `_ACCESS` matches ordinary accesses. The block that owns the accessed memory cannot wait for such
+#: an access. But this block can wait for an arrival at a barrier. `_LEAVE` matches these arrivals.
+#: `_END` matches the end of a thread.
 _ACCESS = re.compile(r"(ld|st|red|atom)\b(?!.*\.(async|param|local|const))")
 _END = re.compile(r"(ret|exit)\b")
 _LEAVE = re.compile(r"barrier\.cluster\.arrive|mbarrier\.arrive\S*\.shared::cluster|call\b|trap\b")
@@ -102,7 +104,7 @@ def _mistake(name: str, cause: Instruction, use: Instruction | None = None) -> M
 
 
 def orders(protocol: Protocol) -> Iterator[Mistake]:
-    """Yield the places where the order of a kernel's instructions is wrong.
+    """Yield the mistakes in the order of a kernel's instructions.
 
     Kernels with calls are skipped, because the callee may have the missing instruction.
     """
@@ -159,7 +161,7 @@ def _out_of_order(protocol: Protocol, machine: tuple[_Step, ...]) -> Iterator[Mi
 
 
 def _parted(protocol: Protocol) -> Iterator[Mistake]:
-    """Yield the first access to another block if a path from the access ends without an arrival."""
+    """Yield the first access to another block after which a path ends without an arrival."""
     flow, values = protocol.flow, protocol.values
     if not any(code.opcode.startswith("mapa") for code in values.function.code):
         return

@@ -1,8 +1,9 @@
-"""The mbarriers of a function, the instructions that use them, and paths of the code.
+"""The mbarriers of a function, the instructions that use them, and paths between them.
 
-Barriers are grouped into families. A family is the barrier at one address, or the barriers of all
-stages of a ring. In a ring, the kernel selects a barrier by an index. Each ring is contiguous in
-memory, so the constant part of an address identifies the ring.
+Barriers are grouped into families. A family is the barrier at one address, or all barriers of a
+ring. A ring is an array of barriers with one barrier for each stage. The kernel selects a barrier
+of the ring by an index. Each ring is contiguous in memory, so the constant part of an address
+identifies the ring.
 """
 
 from __future__ import annotations
@@ -24,20 +25,23 @@ _AWAIT = re.compile(r"mbarrier\.(?:try_wait|test_wait)")
 _COPY = re.compile(
     r"cp\.async\.bulk\S*\.mbarrier::complete_tx|(?:st|red)\.async\S*\.mbarrier::complete_tx"
 )
-#: Bits of an address that are its offset in shared memory. The other bits select the block of the
-#: cluster.
+#: The bits of a shared::cluster address that are the offset in the shared memory of a block. The
+#: other bits select the block of the cluster.
 _PLACE_BITS = (1 << 24) - 1
 _BARRIER_BYTES = 8
-_MOST_OF_A_SPIN = 40  # a loop with fewer instructions may only wait for a barrier
+_MOST_OF_A_SPIN = 40  # a loop with this many instructions is not only a wait for a barrier
 _MOST_THREADS = 1024
 _OTHER_DIMENSION = re.compile(r"%n?tid\.[yz]")
 _BLOCK = re.compile(r"\.(reqntid|maxntid)\s+(\d{1,4})(?:\s*,\s*(\d{1,4}))?(?:\s*,\s*(\d{1,4}))?")
-_FAR = 64 * _BARRIER_BYTES  # bytes of the longest ring
+_FAR = 64 * _BARRIER_BYTES  # maximum size of a ring in bytes
 
 
 @dataclass(eq=False)
 class Site:
-    """An instruction that uses an mbarrier: "init", "arrive", "expect", "copy" or "await"."""
+    """An instruction that uses an mbarrier.
+
+    `kind` is "init", "arrive", "expect", "copy" or "await".
+    """
 
     kind: str
     code: Instruction
@@ -88,9 +92,10 @@ class Protocol:
 
     def _families(self) -> None:
         """Set `family` of each site to the address of the first barrier of the site's family."""
-        starts: dict[int, int] = {}  # address of an indexed site -> start of its ring
+        starts: dict[int, int] = {}  # constant part of an indexed address -> start of its ring
         for at in sorted({site.at for site in self.sites if site.index and site.at >= APART}):
-            # an unrolled loop has a site for each stage, so `at` may be the next stage of a ring
+            # an unrolled loop has a site for each stage, so `at` may be a later stage of the ring
+            # that contains the barrier below `at`
             starts[at] = starts.get(at - _BARRIER_BYTES, at)
         inits = [site for site in self.sites if site.kind == "init"]
         counts = {s.at: self.values.operand(s.code.split()[-1]) for s in inits}
@@ -99,7 +104,7 @@ class Protocol:
         unclear = set()
         for site in self.sites:
             if site.at < APART:
-                continue  # the barrier's base address is in a register
+                continue  # the base address is in a register, so the barrier is not known
             below = max((at for at in starts if at <= site.at), default=-_FAR)
             is_near = site.at - below < _FAR and (site.at - below) % _BARRIER_BYTES == 0
             is_stage = is_near and counts.get(site.at) == counts.get(starts[below])
@@ -168,7 +173,7 @@ class Protocol:
         return "barrier" in events
 
     def reached(self, target: Site, barred: Iterable[Site] = (), start: Site | None = None) -> bool:
-        """Return whether a path from `start` (or the entry) to `target` passes no barred site."""
+        """Return whether a path from `start` (or the entry) to `target` avoids all barred sites."""
         stops: dict[int, list[int]] = defaultdict(list)
         for site in barred:
             stops[site.block].append(site.code.line)
@@ -190,7 +195,7 @@ class Protocol:
         return False
 
     def threads(self, site: Site) -> tuple[int, bool]:
-        """Return the maximum number of threads that execute a site, and whether it is exact.
+        """Return (maximum number of threads that execute a site, whether this number is exact).
 
         The number is 0 if the threads cannot be counted. This happens in two cases: the thread
         block has several dimensions, or its size is unknown and several threads may execute the
@@ -212,7 +217,7 @@ class Protocol:
 
     def _threads_where(self, condition: Condition) -> frozenset[int]:
         """Return the indices of the threads for which a condition can hold."""
-        terms = condition[0]  # the key of the cache; both sides of a branch have the same terms
+        terms = condition[0]  # the key of `_values`: both sides of a branch have the same terms
         if terms not in self._values:
             threads = range(_MOST_THREADS)
             self._values[terms] = [at_thread((terms, 0), thread, {}) for thread in threads]
@@ -268,10 +273,12 @@ def _unwrapped(value: Value) -> Value:
 
 
 def _turned(index: tuple[Term, ...]) -> int:
-    """Return the constant n of an index ``(i + n) % stages``, in bytes; 0 for other indices.
+    """Return the bytes that the constant n of an index ``(i + n) % stages`` adds to the address.
 
-    PTX computes this remainder as i + n minus a multiple of a quotient. The dividend of the
-    quotient is i + n.
+    The result is 0 for other indices.
+
+    PTX code from nvcc computes this remainder as i + n minus a multiple of a quotient. The dividend
+    of the quotient is i + n.
     """
     added = [term for term in index if term[1] > 0]
     for symbol, factor in index:

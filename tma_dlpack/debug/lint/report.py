@@ -1,8 +1,8 @@
 """The result of `lint`: findings as text, HTML, JSON and SARIF.
 
 `findings` groups the mistakes. All mistakes with the same cause, such as one missing instruction,
-are one finding, even in several kernels with the same source lines (instances of a template).
-`Suppressions` reads the comments that suppress a finding.
+become one finding. Mistakes at the same source lines of several kernels, such as instances of a
+template, also become one finding. `Suppressions` reads the comments that suppress a finding.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tma_dlpack.debug.names import short_name
 from tma_dlpack.ptx.parse import Instruction, Place
 
 NOTE = report.NOTE
-# maximum number of source lines of an inlined instruction that a path shows
+# maximum number of source lines that a finding shows for one inlined instruction
 _MOST_FRAMES = 6
 # maximum number of pictures of missing fences in HTML
 _MOST_PICTURES = 3
@@ -29,7 +29,7 @@ _MOST_PICTURES = 3
 @public.public_in("tma_dlpack.debug")
 @dataclass(frozen=True)
 class LintFinding:
-    """A mistake around TMA that PTX shows.
+    """A mistake with TMA in PTX code.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class LintFinding:
         Descriptions of the mistake and of its fix.
     path : tuple of str
         The instructions of the mistake: the cause, such as a write, then the use, such as a copy of
-        what was written.
+        the written memory.
     """
 
     rule: str
@@ -65,7 +65,7 @@ class LintFinding:
 
     @property
     def where(self) -> str:
-        """Line of the source, or line of the PTX if the source line is not known."""
+        """The source line, or the line of the PTX if the source line is not known."""
         return self.source or f"line {self.line}"
 
     @property
@@ -84,12 +84,12 @@ class LintFinding:
         return str(self.finding)
 
 
-#: Kinds of instructions and objects that are counted in a function with TMA.
+#: Kinds of instructions and objects that are counted in a function that uses TMA.
 COUNTED = ("copy", "barrier", "wait", "fence")
 
 
 class Examined(NamedTuple):
-    """A function with TMA: counts by the names in `COUNTED`, and the parts that lint skipped."""
+    """A function that uses TMA: its counts by names of `COUNTED`, and the parts lint skipped."""
 
     kernel: str
     counts: dict[str, int]
@@ -108,14 +108,14 @@ class LintReport:
     suppressed : tuple of LintFinding
         Findings that are suppressed by a comment with a reason.
     notes : tuple of str
-        Parts that could not be read, such as a function whose braces do not close.
+        Parts of the source that could not be read, such as a function whose braces do not close.
     functions : int
         Number of functions that were read.
     examined : tuple of Examined
-        The functions with TMA, the counts of their copies and barriers, and the parts that were
+        The functions that use TMA, the counts of their copies and barriers, and the parts that were
         skipped.
     hidden : tuple of LintFinding
-        Findings of severity "note"; they are in `findings` with ``notes=True``.
+        Findings of severity "note". With ``lint(..., notes=True)`` they are in `findings` instead.
 
     Examples
     --------
@@ -248,7 +248,7 @@ def _rank(finding: LintFinding) -> int:
 
 
 def _causes(mistakes: list[Mistake]) -> list[list[Mistake]]:
-    """Return groups of mistakes; two mistakes with a common key are in one group."""
+    """Return groups of mistakes; two mistakes are in one group if `_nodes` returns a common key."""
     # union-find: following `leader` from a key ends at the representative of the key's group
     leader: dict[object, object] = {}
 
@@ -268,8 +268,9 @@ def _causes(mistakes: list[Mistake]) -> list[list[Mistake]]:
 
 
 def _nodes(mistake: Mistake) -> list[object]:
-    """Return the keys of a mistake: the rule, the fix and the line of each of its instructions."""
-    # one missing fence or barrier is the cause for all mbarriers of the kernel
+    """Return a key for each instruction of a mistake: (rule, fix, line of the instruction)."""
+    # one missing fence or barrier causes the mistakes with all mbarriers of the kernel, so these
+    # mistakes have one key
     if mistake.rule == "BARRIER_INIT":
         return [(mistake.rule, "")]
     return [(mistake.rule, mistake.fix, code.place or code.line) for code in mistake.ends]
@@ -293,9 +294,10 @@ def _finding(kernel: str, group: list[Mistake], worst: Mistake) -> LintFinding:
 
 
 def _own(code: Instruction) -> Place:
-    """Return the places outside of library headers, or all places if all are in such headers.
+    """Return the source lines of an instruction that are outside of library headers.
 
-    The innermost place is first.
+    If the kernel itself is in a header, return the lines in the same project that are not in a
+    wrapper. If all lines would be left out, return all lines. The innermost line is first.
     """
     outermost = code.place[-1][0] if code.place else ""
     project = _PROJECT.search(outermost)
@@ -385,5 +387,5 @@ def _is_source(path: Path) -> bool:
         return False
 
 
-# larger files are not read for suppressions
+# maximum size of a source file in which suppressions are searched
 _MOST_SOURCE_BYTES = 16 << 20

@@ -1,11 +1,12 @@
 """Rules about pairs of events, such as a write and a later copy, which need a fence between them.
 
-A fact is (access, state, exact): an access, its state after the later events of a path, and whether
-the registers of its address are unchanged. A use is a later event that is a mistake in some states
-of the access. `_NEXT` maps events to changes of a state. `_PAIRS` lists the wrong states for each
-pair of a fact and its use. A use in a wrong state is an error if both accesses certainly touch the
-same byte and the state is wrong on every path. A use is a warning if the state is wrong on only
-some paths. If nothing is known about the addresses, most pairs produce no finding.
+A fact is a tuple (access, state, exact). The state of an access, such as "fenced", is changed by
+the later events of the path. `exact` is True if the registers of the access's address are
+unchanged. A use is a later event that is a mistake if the access is in a wrong state. `_NEXT` has
+the new states after each event. `_PAIRS` lists the wrong states for each pair of a fact and its
+use. A use in a wrong state is an error if both accesses certainly touch the same byte and the state
+is wrong on every path. A use is a warning if the state is wrong on only some paths. If nothing is
+known about the addresses, most pairs produce no finding.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ CLUSTER | multicast and remote barriers need a cluster, and their instructions a
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """A pair of instructions that breaks a rule; `report.findings` groups mistakes by cause."""
+    """One or two instructions that break a rule; `report.findings` groups mistakes by cause."""
 
     rule: str
     severity: str  #: "error", "warning" or "note"
@@ -95,21 +96,22 @@ class Mistake:
         return [self.cause, *([self.use] if self.use else [])]
 
 
-# states of an access to shared memory, by the events after the access: "open" (no event), "fenced"
-# (a fence, no barrier), "shared" (a barrier, no fence), "some" (a fence that not all threads ran),
-# "done" (a fence and a barrier); reads also have the states "arrived" (the reading thread arrived
-# at an mbarrier) and "met" (a wait for an mbarrier followed the arrival)
+# The state of an access to shared memory depends on the events after the access: "open" (no event),
+# "fenced" (a fence, no barrier), "shared" (a barrier, no fence), "some" (a fence that not all
+# threads ran), "done" (a fence and a barrier). A read can also be in the state "arrived" (the
+# reading thread arrived at an mbarrier) or "met" (a wait for an mbarrier followed the arrival).
 _FENCED = {"open": "fenced", "shared": "done", "some": "done", "arrived": "done", "met": "done"}
 _SHARED = {"open": "shared", "fenced": "done"}
-# "committed n" means that the group of the access was committed, and then n more groups
+# "committed n" means that the group of the access was committed, and that n more groups were
+# committed later
 _COMMITTED = {
     "open": "committed 0",
     **{f"committed {n}": f"committed {n + 1}" for n in range(8)},
 }
 
-#: (fact, event) -> {old state: new state}; a state that is not in the dict does not change.
-#: A fact in the state "done" is kept, because a path with this state turns the error of another
-#: path into a warning.
+#: (kind of the fact's access, kind of event) -> {old state: new state}. A state that is not in the
+#: inner dict does not change. A fact in the state "done" is kept, because a path with this state
+#: turns the error of another path into a warning.
 _NEXT: dict[tuple[str, str], dict[str, str]] = {
     ("write", "fence"): _FENCED,
     ("write", "barrier"): _SHARED,
@@ -136,14 +138,14 @@ _NEXT: dict[tuple[str, str], dict[str, str]] = {
 #: after the barrier, it orders all writes.
 _FENCED_BY_SOME = {"open": "some"}
 
-#: Event of a fact -> the event that waits for the fact's groups.
+#: Kind of access that is committed in groups -> the event that waits for these groups.
 _WAITS = {"store": "wait", "mma": "mma_wait"}
-#: Event -> the facts whose state the event can change.
+#: Event -> the kinds of accesses whose state the event can change.
 _CHANGED_BY: dict[str, set[str]] = {wait: {fact} for fact, wait in _WAITS.items()}
 for _fact, _event in _NEXT:
     _CHANGED_BY.setdefault(_event, set()).add(_fact)
 
-# events that become facts
+# events whose access becomes a fact
 _KEPT = ("write", "read", "store", "init", "replace", "publish", "mma", "global_write")
 
 
@@ -165,15 +167,16 @@ class _Pair(NamedTuple):
     fix: str
 
 
-#: Columns: fact > use | rule | wrong states | highest severity | message | fix.
-#: Some severities are below "error", for the following reasons. In tests, an ordinary write before
-#: a load never overwrote the loaded data. A block that ends with a store in flight keeps its memory
-#: until the store is complete (H100: 0 of 8,448 tiles were wrong; tests/lint/test_on_gpu.py). If
-#: only a barrier of the warp or block synchronised the readers, a bulk load overtook reads that
-#: were still running (8,184 of 8,448 tiles were wrong). If the readers arrived at an mbarrier, no
-#: load overtook a read (0 of 8,448). Nine working kernels of ThunderKittens and FlashAttention-3
-#: issue a copy immediately after the same thread initialised its mbarrier. But a use by another
-#: thread is an error if no barrier separates it from the initialisation.
+#: Columns: fact > use | rule | wrong states | highest severity | message | fix. Some severities are
+#: below "error", for the following reasons. In tests, an ordinary write before a load never
+#: overwrote the loaded data. A block that ends with a store in flight keeps its memory until the
+#: store is complete (H100: 0 of 8,448 tiles were wrong; tests/lint/test_on_gpu.py). If only a
+#: barrier of the warp or block synchronised the readers, a bulk load overtook reads that were still
+#: running (8,184 of 8,448 tiles were wrong). If the readers arrived at an mbarrier, no load
+#: overtook a read (0 of 8,448). Nine working kernels of ThunderKittens and FlashAttention-3 issue a
+#: copy immediately after the same thread initialised the copy's mbarrier. But if another thread
+#: uses the mbarrier, and no barrier of the block is between the initialisation and the use, this is
+#: an error.
 _PAIRS: Final = {
     tuple(pair.split(" > ")): _Pair(rule, frozenset(wrong.split()), most, message, fix)
     for pair, rule, wrong, most, message, fix in coerce.rows("""
@@ -295,8 +298,8 @@ def _after(flow: Flow, block: int, event: Event, facts: Facts) -> Facts:
         return _rewritten(event.registers, facts)
     if what in _KEPT and access is not None:
         conditions = flow.conditions(event.code, block)
-        # an access without a predicate runs in each pass of the block, so it replaces its earlier
-        # facts
+        # an access without a predicate runs in each execution of the block, so it replaces its
+        # earlier facts
         if not event.code.guard:
             facts = {key: value for key, value in facts.items() if key[0] is not access}
         return facts | {(access, "open", True): conditions}
@@ -340,7 +343,11 @@ _LEADERS = (0, 32, 64, 96, 128, 256, 384)
 
 
 def is_of_one(there: Conditions, here: Conditions) -> bool:
-    """Return whether a leader meets both conditions, but the next thread meets only `there`."""
+    """Return whether one thread runs the code at `here`, but its neighbour runs only `there`.
+
+    The thread is one of `_LEADERS`. It meets both conditions. The next thread meets only the
+    condition `there`.
+    """
     return any(
         all(holds_at(c, leader) for c in (*here, *there))
         and all(holds_at(c, leader + 1) for c in there)
@@ -370,7 +377,7 @@ def _rewritten(names: frozenset[str], facts: Facts) -> Facts:
 def _look(
     events: Events, block: int, event: Event, facts: Facts, uses: _Uses, where: _Where
 ) -> None:
-    """Record the state of each fact that reaches its use at this event."""
+    """Record the states of the facts for which this event is a use."""
     what, access = event.what, event.access
     if what not in _USES:
         return
@@ -402,17 +409,17 @@ def _look(
 def _judged(
     access: Access, use: Access | str, states: dict[str, bool], code: Instruction
 ) -> Mistake | None:
-    """Return the mistake of a fact and its use, or None if no mistake is proved or likely."""
+    """Return the mistake of a fact and its use; None if a mistake is neither proved nor likely."""
     pair = access.what, use if isinstance(use, str) else use.what
     row = _PAIRS[pair]
-    # `row.wrong` lists "committed 3" as "committed"
+    # `row.wrong` has no numbers of groups: it has "committed" for the state "committed 3"
     wrong = {state: must for state, must in states.items() if state.split()[0] in row.wrong}
     if wrong.keys() == {"fenced"}:
         row = _PAIRS.get(("fenced " + pair[0], pair[1]), row)
     if not wrong:
         return None
     must = any(wrong.values())
-    # if the overlap is not certain, only mistakes with barriers and maps are reported
+    # if the overlap is not certain, report only mistakes with mbarriers and maps
     if not must and pair[0] not in ("init", "replace", "publish"):
         return None
     right = len(wrong) < len(states)

@@ -1,11 +1,11 @@
 """Rules about single instructions, with and without the maps of a launch.
 
-The rules without maps are about the memory of a map, about alignment, and about instructions that
-need a cluster or an architecture. The maps of a launch come from a trace, or the caller passes a
-sequence of maps. The n-th map of this sequence is the kernel's n-th parameter that has 128 bytes. A
-copy whose rank or mode differs from its map is an
-error (measured: the copy ends in error 715). The finding is only a warning if a barrier's expected
-bytes are not a sum of the copies' bytes, or if no map has the swizzle of a descriptor.
+Rules that need no maps of a launch check the state space of a map, the alignment of addresses, and
+instructions that need a cluster or a certain architecture. The maps of a launch come from a trace,
+or the caller passes a sequence of maps. The n-th map of this sequence is the kernel's n-th
+parameter that has 128 bytes. A copy whose rank or mode differs from its map is an error (measured:
+the copy ends in error 715). Two mistakes are only warnings: the bytes that a barrier expects are
+not a sum of the copies' bytes, or no map has the swizzle of a descriptor.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ _DECLARES_CLUSTER = re.compile(r"\.(explicitcluster|reqnctapercluster|maxcluster
 
 
 def alone(events: Events) -> Iterator[Mistake]:
-    """Yield the mistakes that single instructions of a function show without maps."""
+    """Yield the mistakes of single instructions that can be found without the maps of a launch."""
     yield from _spaces(events)
     yield from _clusters(events)
     yield from _operands(events)
@@ -173,8 +173,9 @@ def _unaligned(events: Events) -> Iterator[Mistake]:
 def _declared(values: Values, terms: Sequence[tuple[Symbol, int]]) -> tuple[str, int]:
     """Return the shared array that contains an address, and the array's alignment; "" if unknown.
 
-    The address may have terms with a factor. An address with two terms without a factor is skipped,
-    because the second term may align the address.
+    Terms with a factor may be added to the array, for example an index. An address with two terms
+    without a factor is skipped, because the sum of both terms may be aligned although the array is
+    not.
     """
     named = [s for s, factor in terms if factor == 1]
     if len(named) != 1 or named[0].op != "name":
@@ -185,7 +186,7 @@ def _declared(values: Values, terms: Sequence[tuple[Symbol, int]]) -> tuple[str,
 
 
 def _unacquired(events: Events) -> Iterator[Mistake]:
-    """Yield a copy with a map in global memory if the kernel neither acquires nor changes maps."""
+    """Yield the first copy with a map in global memory if no map is acquired or changed."""
     accesses = events.accesses
     there = {event.what for block in events.blocks for event in block}
     if there & {"acquire", "replace", "publish", "call"}:
@@ -287,7 +288,7 @@ class LaunchedMaps:
             numbers = [function.parameters.index(name) for name in names]
             return {(n, 0): [m] for n, m in zip(numbers, self._in_order, strict=False)}
         places = self._by_kernel.get(function.name)
-        readable = demangled([function.name])[function.name]  # as in a trace
+        readable = demangled([function.name])[function.name]  # a trace has demangled names
         return places or self._by_kernel.get(readable, {})
 
 
@@ -391,9 +392,9 @@ def _expected(values: Values, sums: set[int]) -> Iterator[Mistake]:
 
 
 def _sums_of(sizes: Iterable[int]) -> set[int]:
-    """Return every sum of sizes that an mbarrier can count; a size may occur several times."""
+    """Return every sum of sizes that an mbarrier can expect; a size may occur several times."""
     step = min(sizes)
-    least: dict[int, int] = {0: 0}  # remainder modulo `step` -> the least such sum
+    least: dict[int, int] = {0: 0}  # remainder modulo `step` -> the least sum
     work = [0]
     while work:
         at = work.pop()
