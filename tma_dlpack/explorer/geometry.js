@@ -86,8 +86,8 @@ const tmaGeometry = (() => {
 
   // -- one tile ----------------------------------------------------------------------------------
 
-  /** Return the position of line i of a box. Consecutive lines are neighbours in the innermost dimension that the lines
-   *  have. */
+  /** Return the position of line i of a box. Line i + 1 follows line i along the innermost dimension in which lines
+   *  differ. */
   function boxPosition(a, p, coords, i) {
     const position = [...coords];
     for (let d = p.unitBytes ? 0 : 1; d < a.rank; ++d) {
@@ -136,8 +136,8 @@ const tmaGeometry = (() => {
     return null;
   }
 
-  /** Simulate the load of one tile. Coordinates and offsets are row-major. Return the fields of `plan` and the following
-   *  fields. If the tile cannot be loaded, the functions are missing.
+  /** Simulate the load of one tile. Coordinates and offsets are row-major. Return the fields of `plan` and the
+   *  following fields. If the tile cannot be loaded, the functions are missing.
    *    refusal: {rule, argument, found, limit, fix}; null if the tile can be loaded
    *    line(i): the position of line i
    *    chunk(address): the chunk of 16 bytes at a shared address
@@ -248,9 +248,9 @@ const tmaGeometry = (() => {
   }
 
   /** Return the bank conflicts of an access. `access` is "column", "row", or a list of the shared addresses of 16-byte
-   *  reads, of which 8 form a phase. `degrees` has, for each phase, the maximum number of words in one bank. `worst` is
-   *  the largest degree, and `wavefronts` the sum of the degrees. `phases` has the words that each of the first
-   *  MAX_PHASES phases reads. */
+   *  reads. A phase of such a list has 8 reads. `degrees` has, for each phase, the maximum number of words in one bank.
+   *  `worst` is the largest degree, and `wavefronts` the sum of the degrees. `phases` has the words that each of the
+   *  first MAX_PHASES phases reads. */
   function banks(a, access, { swizzle: mode = a.swizzle, smemOffset = 0 } = {}) {
     const number = tmaRequest.member("swizzle", mode), own = plan(a), p = plan({ ...a, swizzle: number });
     const place = (address) => {

@@ -1,7 +1,7 @@
 // Pictures of the moving copy, and of the tile as the tensor core reads it. draw/motion.py and draw/atoms.py are the
 // Python versions.
 
-// A chunk begins to move every SECONDS_PER_CHUNK seconds. FLIGHT is the duration of its movement in the same intervals.
+// A new chunk starts every SECONDS_PER_CHUNK, and its flight lasts FLIGHT * SECONDS_PER_CHUNK.
 const MOST_FLYING = 64, SECONDS_PER_CHUNK = 0.22, HOLD_SECONDS = 2.5, FLIGHT = 3;
 const MOTION_LEAST = 560;  // px; in a narrower panel, tensor, engine and shared memory are stacked
 const ENGINE_AT = 9.4, MEMORY_AT = 14.2, MOTION_COLUMNS = 22.4;  // columns, in chunks from the left edge of the tensor
