@@ -169,7 +169,7 @@ def _card(parts: Sequence[Figure | str]) -> str:
 
 
 def report_html(report: Report) -> str:
-    """Return a report as HTML: findings with limit, fix and source, and arguments that pass.
+    """Return a report as HTML: findings with limit, fix and source, and accepted arguments.
 
     Parameters
     ----------

@@ -233,7 +233,7 @@ class Block:
 
 
 def smem_contents(request: CopyRequest, swizzle: TmaSwizzle) -> tuple[Block, ...]:
-    """Return blocks of lines of 128 bytes, which show a tile in shared memory with `swizzle`.
+    """Return the blocks of lines of 128 bytes that show a tile in shared memory with `swizzle`.
 
     Lines are omitted if they differ from drawn lines only in their row numbers. `Block.then` names
     the omitted rows.

@@ -25,7 +25,7 @@ NOTE_COLUMNS = 88  # maximum characters in a line of a note
 NARROW = 298
 NARROW_COLUMNS = 44  # maximum characters in a line of a note, in the narrow layout
 MARGIN, GAP = 10, 8  # px around a panel, and between its parts
-HEADING_LINE, LINE, LEGEND_LINE = 18, 16, 20  # px: height of a line of a heading, note, legend
+HEADING_LINE, LINE, LEGEND_LINE = 18, 16, 20  # px: line heights of a heading, a note, a legend
 SAMPLE = 22, 14  # px; width and height of a legend's cell
 
 WORDS = ("label", "muted", "strong", "alarm")  # the styles of text

@@ -69,7 +69,7 @@ class Steps extends Played {
   }
 }
 
-// Create a player of the class `kind` for every figure that has data-`name`.
+// Create a player of the class `kind` for every figure whose element has the attribute data-`name`.
 const playAll = (name, kind) => {
   for (const root of document.querySelectorAll(`.tma-play[data-${name}]`)) {
     const packed = root.dataset[name];
