@@ -266,9 +266,9 @@ def barrier(
         have "no fence". A kernel of several stages can also have "empty parity", "never flipped" or
         "not released".
     stages : int
-        1: the kernel loads one tile, waits for the tile, and changes it; a kernel of one block also
-        stores it. 2 to 8: a producer and a consumer share a ring of this many stages, with
-        `full` and `empty` barriers.
+        With 1, the kernel loads one tile, waits for the tile, and changes it. If the kernel has
+        only one block, it also stores the tile. With 2 to 8, a producer and a consumer share a ring
+        of this many stages, with `full` and `empty` barriers.
     blocks : int
         2 means a cluster of two blocks. Each block loads one part of a tile into both blocks
         (multicast).

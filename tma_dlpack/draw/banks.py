@@ -1,4 +1,4 @@
-"""Pictures of the bank conflicts of one access to a tile, for each swizzle and for each phase."""
+"""Pictures of one access to a tile: its bank conflicts for each swizzle, or its phases in turn."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _above(lines: Sequence[tuple[str, str]], *, is_narrow: bool = False) -> list
 
 
 def _stacked(phase: Threads, first: int, *, is_narrow: bool = False) -> list[Cell]:
-    """Draw a cell for each different set of 4-byte words that a thread reads.
+    """Draw a cell for each different set of 4-byte words that threads of a phase read.
 
     Cells of one bank are stacked.
 
@@ -200,7 +200,7 @@ class BankConflicts(Figure):
     def _scene(self, shown: Sequence[SwizzleConflicts], *, is_narrow: bool = False) -> Scene:
         """Draw one panel, in which an animation shows the swizzles of `shown` in turn."""
         bars, bars_css = in_turn([self._bars(s, is_narrow=is_narrow) for s in shown])
-        # All panels have the same scale, so that their heights can be compared.
+        # All panels have the same scale, so that the heights of their stacks can be compared.
         levels = max(s.worst for s in self.swizzles)
         banks, _ = in_turn([self._banks(s, is_narrow=is_narrow) for s in shown])
         # Move the bars to the right of the longest name. `shift` is measured in columns of the

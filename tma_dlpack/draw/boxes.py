@@ -1,4 +1,4 @@
-"""The picture of a tensor with the box of one tile, which may be partly out of bounds."""
+"""The picture of a tensor with the box of one tile. The box may be partly out of bounds."""
 
 from __future__ import annotations
 
@@ -70,8 +70,9 @@ class Axis:
         The box begins at position `start`, spans `span` positions, and takes every `step`-th of
         these positions.
     shown : tuple of (int, int)
-        Positions [first, last) that are drawn: the whole tensor and the box, or only positions near
-        the box if tensor and box together are longer than 12 tiles.
+        Positions [first, last) that are drawn. If tensor and box together are longer than 12 tiles,
+        these are only positions near the box. Otherwise the whole tensor and the whole box are
+        drawn.
     gathered : tuple of int
         The positions of the rows that gather4 loads, in the order of the tile's rows; empty for any
         other load.
@@ -118,7 +119,7 @@ class Axis:
 
     @property
     def cut(self) -> tuple[bool, bool]:
-        """Two flags: the tensor continues before the drawn part, and after the drawn part."""
+        """Two flags: whether the tensor continues before the drawn part, and whether after it."""
         return self.shown[0] > 0, self.shown[1] < self.extent
 
     @property
@@ -400,8 +401,8 @@ def tensor(
     shown : dict, optional
         Dimension (row-major index) -> the positions [first, last) to draw along this dimension. An
         entry is ignored if its positions do not contain the whole box. By default, a dimension of
-        at most 12 tiles is drawn whole, and so is a strip of at most 64 positions. Of a longer
-        dimension, 12 tiles around the box are drawn.
+        at most 12 tiles is drawn whole, and so is a strip of at most 64 positions. If a dimension
+        is longer, only 12 tiles around the box are drawn.
     plane : (int, int), optional
         Row-major indices of the two dimensions of the plot: the vertical dimension, then the
         horizontal dimension. None means the two innermost dimensions. For a tensor (N, D, H, W, C),
@@ -440,8 +441,8 @@ def tensor(
     if args.kind != "tiled":
         raise TmaUnsupportedError(f"an {args.kind} map has no box; draw.walk shows its pixels")
     down, across = _plane(plane, args.rank)
-    # Number of positions up to which a dimension is always drawn whole: 0 for the dimensions of the
-    # plot, MAX_CELLS for the dimension of a strip.
+    # A dimension of at most `least` positions is always drawn whole. `least` is 0 for the two
+    # dimensions of the plot, and MAX_CELLS for the dimension of a strip.
     least = {down: 0, across: 0}
     axes = [axis_of(request, d, shown or {}, least.get(d, MAX_CELLS)) for d in range(args.rank)]
     one_row = Axis(-1, -1, 1, 0, 1, 1, (0, 1))  # the rows axis of a rank-1 tensor
@@ -462,7 +463,7 @@ def axis_of(request: CopyRequest, row_major: int, shown: Mapping[int, Span], lea
     args = plan.arguments
     d = args.rank - 1 - row_major
     start, extent, step = int(request.coords[0, d]), args.global_dim[d], plan.steps[d]
-    # `request.coords` has one entry per tile, but for gather4 one entry per row of the tile.
+    # `request.coords` has one entry per tile. With gather4, it has one entry per row of the tile.
     if d == 1 and request.tiles != len(request.coords):
         rows = tuple(request.coords[:, d].tolist())
         drawn = min(0, *rows), max(extent - 1, *rows) + 1

@@ -156,7 +156,10 @@ def _sentence(error: TmaError) -> str:
 
 
 def _card(parts: Sequence[Figure | str]) -> str:
-    """Join the parts of a card. If it is too large, shorten figures, then omit phone layouts."""
+    """Join the parts of a card, and make the card smaller if it is too large.
+
+    First, its figures are shortened. If the card is still too large, the phone layouts are omitted.
+    """
     card = fragment(parts)
     if len(card.encode()) <= MOST_BYTES:
         return card
@@ -166,7 +169,7 @@ def _card(parts: Sequence[Figure | str]) -> str:
 
 
 def report_html(report: Report) -> str:
-    """Return a report as HTML: findings with limit, fix and source, and arguments that pass.
+    """Return a report as HTML: findings with limit, fix and source, and accepted arguments.
 
     Parameters
     ----------
@@ -261,7 +264,7 @@ def _corner(array: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
 
 # --- Small multiples of maps ----------------------------------------------------------------------
 
-PITCH, LINE = 138, 14  # px: from one picture to the next, height of a line of text
+PITCH, LINE = 138, 14  # px: distance from one picture to the next, height of a line of text
 ROOM = 112, 56  # px: maximum width and height of a drawn tensor
 LEAST = 3  # minimum px of a side
 MOST_MAPS = 100

@@ -1,4 +1,4 @@
-"""The contents of a tile's 16-byte chunks in shared memory, and the choice of drawn chunks."""
+"""The contents of a tile's 16-byte chunks in shared memory, and the choice of chunks to draw."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ class Block:
 
 
 def smem_contents(request: CopyRequest, swizzle: TmaSwizzle) -> tuple[Block, ...]:
-    """Return the lines of 128 bytes to draw for a tile in shared memory with `swizzle`.
+    """Return the blocks of lines of 128 bytes that show a tile in shared memory with `swizzle`.
 
     Lines are omitted if they differ from drawn lines only in their row numbers. `Block.then` names
     the omitted rows.
@@ -380,8 +380,8 @@ class _Contents:
         """Return the fields that decide the contents of a chunk.
 
         If the chunk has out-of-bounds elements, the fields are the extents of the dimensions in
-        which they are out of bounds. Otherwise the field is the swizzle, or the row size if the map
-        has no swizzle.
+        which these elements are out of bounds. Otherwise the field is the swizzle, or the row size
+        if the map has no swizzle.
         """
         args = self.request.plan.arguments
         if state in ("filled", "clipped"):

@@ -2,8 +2,8 @@
 
 An SVG file has its light colours as attributes, so that it is also legible in a viewer that ignores
 style sheets. The style sheet of each picture adds dark colours in a query `prefers-color-scheme`.
-In an image, this query follows the colour scheme of the page. `live.js` replaces the query by one
-that depends on the real background of the page.
+In an image, this query follows the colour scheme of the page. `live.js` replaces the query by a
+query that depends on the real background of the page.
 
 Sanitisers keep the pictures in the HTML, because each panel is an image. If scripts may run, a
 script replaces each image by its SVG, and links the cells of all pictures.
@@ -48,7 +48,7 @@ PHONE_SCALE = 1.2  # scale of the narrow layout, so that letters are 12 px high
 GAP, MARGIN = 12, 8
 TITLE_SIZE, TITLE_HEIGHT = 12, 28
 BASELINE = 0.93  # distance of the baseline from the top of a line, per px of the font size
-# px: gap between hatching lines, length and depth of a tooth, size of an arrow's head.
+# px: gap between hatching lines, length and depth of a zigzag's tooth, size of an arrow's head.
 HATCH_GAP, TOOTH, TOOTH_DEPTH, HEAD = 7, 6, 3, 6
 
 #: CSS that stops every animation for readers who do not want motion.
@@ -89,9 +89,9 @@ CSS = f".tma pre{{font-family:{MONO}}}{script_source('figure.css')}"
 
 
 class Figure(ABC):
-    """A picture as frozen data: its attributes are the facts, and its methods draw these facts.
+    """A picture as immutable data. Its attributes are the facts, and its methods draw the facts.
 
-    `str(figure)` is the text for a terminal, at most 100 columns; a notebook shows `html()`.
+    `str(figure)` is the text for a terminal, at most 100 columns wide. A notebook shows `html()`.
     """
 
     __slots__ = ()
@@ -100,7 +100,7 @@ class Figure(ABC):
 
     @property
     def sentence(self) -> str:
-        """The caption, or ""; "[words](key)" in it links words with the cells of `key`."""
+        """The caption, or "". In it, "[words](key)" links the words with the cells of `key`."""
         return ""
 
     @abstractmethod

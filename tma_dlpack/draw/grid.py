@@ -25,7 +25,7 @@ NOTE_COLUMNS = 88  # maximum characters in a line of a note
 NARROW = 298
 NARROW_COLUMNS = 44  # maximum characters in a line of a note, in the narrow layout
 MARGIN, GAP = 10, 8  # px around a panel, and between its parts
-HEADING_LINE, LINE, LEGEND_LINE = 18, 16, 20  # px: height of a line of a heading, note, legend
+HEADING_LINE, LINE, LEGEND_LINE = 18, 16, 20  # px: line heights of a heading, a note, a legend
 SAMPLE = 22, 14  # px; width and height of a legend's cell
 
 WORDS = ("label", "muted", "strong", "alarm")  # the styles of text
@@ -136,11 +136,12 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Cells, the size in pixels of a column and a row, and the (column, row) of the corner.
+    """Cells whose places are measured in columns and rows.
 
-    The corner is the upper left corner of the grid. `windows` tells scripts along which axes a box
-    can be dragged. An entry has four items: "x" or "y", the dimension of the tensor, the first
-    drawn position, and the end of the drawn positions.
+    `unit` is the width of a column and the height of a row in pixels. `origin` is the (column, row)
+    of the grid's upper left corner. `windows` has the axes along which scripts let users drag a
+    box. An entry has four items: "x" or "y", the dimension of the tensor, the first drawn position,
+    and the end of the drawn positions.
     """
 
     cells: tuple[Cell, ...]
@@ -234,7 +235,10 @@ def window(first: int, whole: tuple[int, int], most: int) -> tuple[int, int]:
 
 
 def bounds(cell: Cell, unit: Span = (1, 1)) -> tuple[float, float, float, float]:
-    """Return left, top, right and bottom of a cell, or of its text, in pixels."""
+    """Return left, top, right and bottom of a cell in pixels.
+
+    If the cell is only text, these are the bounds of the text.
+    """
     (w, h), left, top = unit, cell.column * unit[0], cell.row * unit[1]
     if cell.style not in WORDS:
         return left, top, left + cell.columns * w, top + cell.rows * h
@@ -274,7 +278,8 @@ def lay_out(
         items += grid.in_pixels(left, top)
         y = top + below_corner + GAP
         for name, dimension, first, last in grid.windows:
-            # `data-x` or `data-y` of the SVG: dimension, start (px), length (px), first, last.
+            # `data-x` or `data-y` of the SVG: dimension, start (px), length (px), first and end of
+            # the drawn positions.
             n = "xy".index(name)
             place = f"{(left, top)[n]:g} {(last - first) * grid.unit[n]:g}"
             data.append((name, f"{dimension} {place} {first} {last}"))

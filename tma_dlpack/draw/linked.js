@@ -1,4 +1,4 @@
-// Highlight linked elements together, for live.js (figures in a page) and explorer.js (the widget).
+// Highlight linked elements together, for live.js (figures in a page) and explorer.js (the explorer).
 const DARK = "@media (prefers-color-scheme:dark)";
 const LINK_STYLE =
   "svg{display:block;max-width:100%;height:auto}:focus{outline:none}" +
@@ -30,8 +30,8 @@ const make = (tag, attributes = {}, ...children) => {
   e.append(...children.filter((c) => c !== null && c !== undefined));
   return e;
 };
-// Let JupyterLab handle the keys for run and save, also when our elements have the focus: remove
-// OWN_KEYS from these elements until the event has been handled.
+// JupyterLab must handle the keys for run and save even if one of our elements has the focus. So remove OWN_KEYS from
+// these elements until the event has been handled.
 const passKeys = (event) => {
   if (!isLabs(event)) return;
   const path = event.composedPath().filter((e) => e instanceof Element);
@@ -84,8 +84,8 @@ const onTheme = (act) => {
 };
 
 class Linked {
-  // svgs() returns the pictures whose cells are highlighted together. say(text) shows the description
-  // of the highlighted cells. words are the marked words of the captions.
+  // svgs() returns the pictures whose cells are highlighted together. say(text) shows the description of the
+  // highlighted cells. words has the elements of the marked words in the captions.
   constructor(svgs, say, words = []) {
     Object.assign(this, { svgs, say, words, pinned: "" });
     for (const word of words) this.listen(word);

@@ -28,7 +28,7 @@ from tma_dlpack.tensor_map.map import TensorMap
 
 LINE_BITS = 64
 UNIT, NARROW_UNIT = (8, 18), (3.8, 18)  # px: width of a bit, height of a band of fields
-MARK_ROWS, HEX_ROWS, GAP_ROWS = 0.4, 0.8, 0.3  # heights of the parts below a band, in rows
+MARK_ROWS, HEX_ROWS, GAP_ROWS = 0.4, 0.8, 0.3  # heights in rows of the parts below a band
 ROW = 15  # px: height of a row in the table of values
 KEY_WIDTH, FIELD_X, BITS_X, VALUE_X, LEAST_VALUE = 20, 34, 202, 324, 104
 NARROW_FIELD_X = 26

@@ -1,5 +1,6 @@
-// Players of figures: they switch between pictures, and select frames. Python has computed all pictures and frames.
-// Without scripts, the page shows only one picture. `PLAYERS` in figure.py has the scripts of other players.
+// Players: controls with which a reader selects one of a figure's pictures or frames. Python has computed all pictures
+// and frames. Without scripts, the page shows only one picture. `PLAYERS` in figure.py has the scripts of other
+// players.
 
 const unpack = async (packed) => JSON.parse(await inflated(packed));
 const set = (node, attributes) => {
@@ -68,7 +69,7 @@ class Steps extends Played {
   }
 }
 
-// Create a player for every figure of a kind.
+// Create a player of the class `kind` for every figure whose element has the attribute data-`name`.
 const playAll = (name, kind) => {
   for (const root of document.querySelectorAll(`.tma-play[data-${name}]`)) {
     const packed = root.dataset[name];

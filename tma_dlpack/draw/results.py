@@ -1,7 +1,7 @@
 """Results as HTML: batches of maps, lists of rules, results of `verify` and `bandwidth`, refusals.
 
 The modules of `verify`, `bandwidth` and `rules` import `draw`. To avoid a cycle, this file does not
-import these modules, and it declares their results as Any.
+import these modules, and it declares the types of their results as Any.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def rules_html(rules: Any) -> str:
 
 
 def verify_html(report: Any) -> str:
-    """Return a report of `verify` as HTML: one row per check, and first disagreements in full.
+    """Return a report of `verify` as HTML: one row per check, and the first disagreements in full.
 
     Parameters
     ----------

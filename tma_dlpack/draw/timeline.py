@@ -1,7 +1,7 @@
-"""Timelines with a lane of bars for each actor; and pictures of a hang as a chain of waits.
+"""Pictures of a timeline with a lane of bars per actor, and of a hang as a chain of waits.
 
-The rows of a timeline are plain tuples, so that `run_kernel`, `lint` and `postmortem` can all use
-the same picture.
+An actor is a warp, a copy, a barrier or a proxy. The rows of a timeline are plain tuples, so that
+`run_kernel`, `lint` and `postmortem` can all use the same picture.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tma_dlpack.tables.errors import bad_value
 
 WIDE, NARROW_WIDTH = 560, NARROW - 24  # px: length of the axis, wide and on a phone
 LANE, GAP, NAME = 26, 8, 16  # px: heights of a lane, of the space below it, of its name on a phone
-# If a bar never ends, the axis continues after the last event by TAIL times its length before this
-# event, and by at least 1.
+# If a bar never ends, the axis continues after the last event. The additional part is TAIL times as
+# long as the part before the last event, and at least 1.
 TAIL = 0.12
 MOST_NAME = 24  # maximum number of drawn letters of an actor's name
 MOST_ROWS = 400  # maximum number of drawn bars

@@ -200,7 +200,7 @@ class Im2colWalk(Figure):
         return lay_out(about, grids, image.name, (), notes, legend)
 
     def _map(self, image: Image) -> Grid:
-        """Draw the minimap: the image, its runs, lines between runs, a frame for the drawn part."""
+        """Draw an overview: image, runs of pixels, lines between runs, frame of the drawn part."""
         (tall, wide), (rows, columns) = self.whole(image), self.window(image)
         runs = self.runs(image)
         unit = min(MAP[0] / len(tall), MAP[1] / len(wide))

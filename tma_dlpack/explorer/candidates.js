@@ -1,17 +1,21 @@
-// `tmaCandidates` returns the candidate fixes of a broken rule. The Python versions are checks/candidates.py and the
-// field `candidates` in the rows of the rules. JavaScript and Python return the same alternatives in the same order,
-// and also the same candidates in the same order. tests/explorer tests that they do.
+// `tmaCandidates` returns the candidate fixes of a rule that a request breaks. model.js describes a request.
 //
-// A candidate is one possible fix: {change: other arguments, view: another tensor {shape, strides, dtype, address} or
-// null, isGuess: whether the user may have meant something else}. An alternative is a list of candidates, which are
-// tried in order.
+// A broken rule has one or more alternatives. An alternative is a list of candidates, which are tried in order. A
+// candidate is one possible fix, an object with these fields:
+//   change: the arguments that the candidate changes
+//   view: another tensor, {shape, strides, dtype, address}; null if the candidate keeps the tensor
+//   isGuess: whether the user may have meant something else
+//
+// The Python versions are checks/candidates.py and the field `candidates` in the rows of the rules. tests/explorer
+// tests that JavaScript and Python return the same alternatives and the same candidates, in the same order.
 
 const tmaCandidates = (() => {
   const T = tmaTables, K = T.K, R = tmaRequest;
   const { reversed, product } = R;
-  const COPY_AT = 2 ** 20; // the assumed address of a copied tensor, a multiple of every required alignment
-  const WIDEST_BITS = 64; // bits of the widest integer type of a view
-  const SPAN_BYTES = [16, 32, 64, 128, 128, 128, 128]; // value of the swizzle -> bytes of its span
+  // The address that a copy of the tensor is assumed to have. The address satisfies every required alignment.
+  const COPY_AT = 2 ** 20;
+  const WIDEST_BITS = 64; // bits of the widest integer type that viewed() uses
+  const SPAN_BYTES = [16, 32, 64, 128, 128, 128, 128]; // number of the swizzle -> bytes of its span
   const upTo = (n, unit) => Math.ceil(n / unit) * unit, downTo = (n, unit) => Math.floor(n / unit) * unit;
   const range = (n, first = 0) => Array.from({ length: Math.max(0, n - first) }, (_, i) => first + i);
   const candidate = (change, isGuess = false) => ({ change, view: null, isGuess });
@@ -40,7 +44,8 @@ const tmaCandidates = (() => {
     return { shape: numbers, strides: strides?.map(Number) ?? R.rowMajorStrides(numbers), dtype, address };
   }
 
-  /** Return an object with a request, the struct of the request, and the fields of Python's class `Request`. */
+  /** Return an object with a request, the C core's result `a` for the request, and the fields of Python's class
+   *  `Request`. */
   function seen(request, a) {
     const rank = request.shape.length, bits = a.dtype.bits, view = viewOf(request), { shape } = view;
     const strides = canonical(shape, view.strides, bits), ones = shape.map(() => 1);
@@ -81,14 +86,14 @@ const tmaCandidates = (() => {
   const withEntry = (values, i, value) =>
     values.map((n, d) => (d === values.length - 1 - i ? value : n));
 
-  // The struct has only five entries of a box. If the tensor has at most five dimensions, only the five innermost
-  // entries of the box are kept.
+  // The C core's result has only five entries of a box. If the tensor has more than five dimensions, return all entries
+  // of the request's box. Otherwise return only the five innermost entries.
   const keptBox = (r) => (r.rank > K.MAX_RANK ? r.box : r.box.slice(-K.MAX_RANK));
   const withBoxEntry = (r, i, value) =>
     r.isTiled ? { box_sizes: withEntry(keptBox(r), i, value) } : { channels_per_pixel: value };
 
-  /** Return candidates that change entry i of the box, or the channels per pixel of an im2col map. The candidate with
-   *  the nearest value is first. Entry 0 is the innermost entry. */
+  /** Return candidates that change entry i of the box, or the channels per pixel of an im2col map. The candidate whose
+   *  value is nearest to the current value is first. Entry 0 is the innermost entry. */
   function boxEntries(r, i) {
     const { a } = r, old = r.isTiled ? reversed(r.box)[i] : a.channels;
     const unit = i > 0 ? 1 : a.is_split ? a.span_values : r.unit;
@@ -102,8 +107,9 @@ const tmaCandidates = (() => {
       .filter((n) => 1 <= n && n <= most).map((n) => candidate(withBoxEntry(r, i, n)));
   }
 
-  /** Return boxes of fewer bytes. The largest outer entry is made smaller first. If the box is too large even with 1 as
-   *  this entry, the next entry is made smaller. */
+  /** Return candidates whose boxes have fewer bytes. The first candidates make only the largest outer entry smaller.
+   *  The next candidates set this entry to 1 and make the second largest outer entry smaller, and so on. The innermost
+   *  entry is last. */
   function shrunkBoxes(r) {
     const box = reversed(r.box), { a } = r, found = [], ones = box.map(() => 1);
     const steps = [...reversed(r.steps), ...ones].slice(0, box.length);
@@ -139,7 +145,7 @@ const tmaCandidates = (() => {
       .filter((n) => n >= 1).map((n) => candidate({ elem_strides: withEntry(r.steps, i, n) }));
   }
 
-  /** Return the other data types with which a map can copy the tensor's bits. */
+  /** Return candidates with the other data types with which a map can copy the tensor's bits. */
   function dataTypes(r) {
     const { a } = r, row = T.DATA_TYPES[r.isKnown ? a.data_type : 0];
     const others = a.dtype.overrides.filter((t) => !r.isKnown || t !== a.data_type);
@@ -155,7 +161,8 @@ const tmaCandidates = (() => {
     return found;
   }
 
-  /** Return a box that has as many bytes as the current box, rounded up. The box counts elements of `bits` bits. */
+  /** Return the changed argument {name: value} for a box of elements of `bits` bits. A row of the new box has as many
+   *  bytes as a row of the current box, rounded up to a whole element. */
   function boxIn(r, bits, orBits) {
     const old = r.isKnown ? r.a.element_bits : orBits;
     if (old === bits || (r.isTiled && !r.box.length)) return {};
@@ -163,7 +170,7 @@ const tmaCandidates = (() => {
     return withBoxEntry(r, 0, Math.ceil((inner * old) / bits));
   }
 
-  /** Return the other data types whose elements are whole bytes. */
+  /** Return the candidates of `dataTypes` in which an element of the data type is a whole number of bytes. */
   const carriers = (r) => dataTypes(r).filter(({ change }) =>
     change.data_type === null || T.DATA_TYPES[R.member("data_type", change.data_type)].packed_unit === 1);
 
@@ -205,7 +212,8 @@ const tmaCandidates = (() => {
     return [other(r, { ...change, ...ragged }, shape ?? along(r.shape, kept), strides ?? along(r.strides, kept, 0))];
   }
 
-  /** Return views of rank `rank` of the tensor, in which adjacent contiguous dimensions are merged to one dimension. */
+  /** Return candidates whose views of the tensor have rank `rank`. In each view, adjacent contiguous dimensions are
+   *  merged to one dimension. */
   function merged(r, rank) {
     if (!r.isTiled || r.rank <= rank) return [];
     const { shape, strides } = r, box = r.box.length === r.rank ? r.box : shape.map(() => 1);
@@ -215,8 +223,8 @@ const tmaCandidates = (() => {
       if (last >= r.rank) break;
       if (!range(last, first).every((d) => strides[d] === shape[d + 1] * strides[d + 1] || shape[d] === 1)) continue;
       const around = (values, one) => [...values.slice(0, first), one, ...values.slice(last + 1)];
-      // `size` is the entry of the box for the merged dimension. The outer entries multiply `size` as long as the box
-      // spans all dimensions inside.
+      // `size` is the entry of the box for the merged dimension. Entry d of the old box multiplies `size` only if the
+      // box spans the whole of the merged dimensions after d.
       let size = box[last];
       for (let d = last - 1; d >= first && size >= product(shape.slice(d + 1, last + 1)); --d) size *= box[d];
       const kept = [...range(first), null, ...range(r.rank, last + 1)];
@@ -226,7 +234,7 @@ const tmaCandidates = (() => {
     return found;
   }
 
-  /** Return one slice of the tensor, of rank `rank`. */
+  /** Return a candidate whose view is one slice of the tensor. The slice has rank `rank`. */
   function indexed(r, rank) {
     if (!r.isTiled || r.rank <= rank) return [];
     const index = range(r.rank - 1).filter((d) => d !== r.ragged).slice(0, r.rank - rank);
@@ -238,8 +246,8 @@ const tmaCandidates = (() => {
     return reshaped(r, [...range(rank - r.rank).map(() => null), ...range(r.rank)]);
   }
 
-  /** Return a view with every n-th element of the tensor along a dimension. With this view, the map needs no
-   *  element stride n. */
+  /** Return a candidate whose view has only every n-th element along a dimension, where n is the element stride. With
+   *  this view, the element stride can be 1. */
   function stepped(r, i) {
     const d = r.rank - 1 - i, step = r.steps[d];
     if (!r.isTiled || i === 0 || step < 1 || r.box.length !== r.rank) return [];
@@ -252,8 +260,9 @@ const tmaCandidates = (() => {
   const parts = (r, i) => part(r, i, 2 ** 30);
   const oneAtATime = (r, i) => part(r, i, 1, r.isTiled ? withBoxEntry(r, i, 1) : {});
 
-  /** Return the tensor viewed as integers of `bits` bits. If the integers are wider than the tensor's elements, the
-   *  integers are signed. Otherwise they are unsigned. The box of the candidate counts these integers. */
+  /** Return a candidate that views the tensor as integers of `bits` bits. If the integers are wider than the tensor's
+   *  elements, the integers are signed. Otherwise they are unsigned. The sizes of the candidate's box are in these
+   *  integers. */
   function viewed(r, bits) {
     const isWider = bits > r.bits, wide = isWider ? Math.floor(bits / r.bits) : 1;
     const narrow = isWider ? 1 : Math.floor(r.bits / bits);
@@ -285,8 +294,8 @@ const tmaCandidates = (() => {
 
   const lastButOne = (r) => [0, ...range(r.rank, 2), 1];
 
-  /** Return a copy of the tensor with the channels as the last dimension. The tensor's dimensions are N, C, [D,] [H,]
-   *  W. */
+  /** Return a candidate that copies the tensor, with the channels as the last dimension of the copy. The dimensions of
+   *  the original tensor are N, C, [D,] [H,] W. */
   function channelsLast(r) {
     const { shape } = r, { channels } = r.a;
     if (r.isTiled || r.a.interleave || r.rank < 3) return [];
@@ -312,7 +321,7 @@ const tmaCandidates = (() => {
 
   function boundingBox(r, i) {
     const extent = r.a.global_dim[r.a.first_spatial + i], upper = corner(r, "upper"), lower = corner(r, "lower");
-    // The bounding box is not empty, but the 32-bit sum in the rule wraps.
+    // If the bounding box is not empty, the rule is broken because the 32-bit sum in the rule wraps.
     if (extent + upper[i] - lower[i] > 0) return [parts(r, r.a.first_spatial + i)];
     const size = r.a.target.has_model ? extent | 0 : extent, before = lower[i];
     upper[i] = clamped(r, lower[i] + 1 - size);
@@ -369,7 +378,7 @@ const tmaCandidates = (() => {
   }
 
   function span(r) {
-    if (r.a.inner_box_bits % (8 * K.INNER_BYTES)) return [boxEntries(r, 0)]; // every swizzle refuses this row size
+    if (r.a.inner_box_bits % (8 * K.INNER_BYTES)) return [boxEntries(r, 0)]; // no swizzle is legal with this row size
     const narrowed = candidate(withBoxEntry(r, 0, Math.floor(r.a.span_bits / r.a.element_bits)));
     const none = candidate({ swizzle: "none" }, true);
     return [widerSwizzles(r), split(r), [narrowed, ...boxEntries(r, 0)], [none]];
@@ -443,12 +452,12 @@ const tmaCandidates = (() => {
     COLUMN_BYTES: (r) => [counts(r, "pixels_per_column")],
   };
 
-  /** Return the alternatives for a fault, the best alternative first. An alternative is a list of candidates, and the
-   *  first candidate has the nearest value. */
+  /** Return the alternatives for a broken rule, the best alternative first. `a` is the C core's result for the request.
+   *  `entry` is the index of the list entry that breaks the rule, or -1. */
   const alternatives = (request, a, { rule, entry }) =>
     ALTERNATIVES[rule.id]?.(seen(request, a), Math.max(0, entry)) ?? [];
 
-  /** Return the request after a candidate is applied. */
+  /** Return the request that results when a candidate is applied. */
   function applied(request, { change, view }) {
     if (!view) return { ...request, ...change };
     const { bits } = T.DTYPES[view.dtype] ?? R.read(request).dtype;

@@ -1,10 +1,10 @@
-// `tmaCheck` returns a report of the rules that a request breaks, with texts and fixes. fixes.js finds the fixes: it
-// checks each candidate fix of a broken rule, as checks/fixes.py does.
+// `tmaCheck` returns a report of the rules that a request breaks, with texts and fixes. model.js describes a request.
+// fixes.js finds the fixes. It tests each candidate fix of a broken rule, as checks/fixes.py does.
 
 const tmaCheck = (() => {
   const T = tmaTables, K = T.K, R = tmaRequest;
   const { read, failuresOf } = R, { faultsOf } = tmaFixes;
-  const NEAR = 16; // number of steps on each side of the current value that are tried before bisection
+  const NEAR = 16; // number of steps on each side of a value that nearest() tries before it bisects
   const TENSOR = ["shape", "strides", "address", "dtype"]; // properties of the tensor, not arguments
   const PER_DIMENSION = ["box_sizes", "elem_strides"];
   const LISTS = [...PER_DIMENSION, "pixel_box_lower_corner", "pixel_box_upper_corner"];
@@ -60,7 +60,7 @@ const tmaCheck = (() => {
     return typeof value === "string" ? value : python(value);
   };
 
-  //: Fields of the struct that belong to the innermost dimension.
+  //: Fields of the C core's result that belong to the innermost dimension.
   const INNER = ["inner_box", "inner_box_bits", "inner_stride", "row_bits"];
 
   /** Return the row-major index of the argument's entry that breaks a rule; null if the rule is about the whole
@@ -76,9 +76,10 @@ const tmaCheck = (() => {
   // -- judging -----------------------------------------------------------------------------------
 
   /** Return {ok, violations: [{rule, argument, index, found, limit, fix, change, why, source}], fixed}. The violations
-   *  are in libcu++'s order. `index` is the row-major index of the entry of the argument, or null. `change` is {name:
-   *  value} or null: other values of arguments and tensor properties with which the request satisfies the rule. `fixed`
-   *  is an accepted request for the same tensor, or null. */
+   *  are in the order in which libcu++ checks the rules. If one entry of the argument breaks the rule, `index` is the
+   *  row-major index of this entry. Otherwise `index` is null. `change` is {name: value}, the arguments and tensor
+   *  properties that a fix of the rule changes; null if there is no fix. `fixed` is an accepted request for the same
+   *  tensor; null if none is found. */
   function check(request) {
     let faults;
     try {
@@ -107,7 +108,8 @@ const tmaCheck = (() => {
     }
   }
 
-  /** Computed field of the struct -> function that describes the field in words. No argument alone shows the value. */
+  /** Field of the C core's result -> function that describes the field in words. The core computes these fields, so the
+   *  arguments do not show their values. */
   const MEASURES = {
     inner_box_bits: (c) => `a row of the box is ${c.inner_box_bits / 8} bytes`,
     span_bits: (c) => `the swizzle spans ${c.span_bits / 8} bytes`,
@@ -120,8 +122,8 @@ const tmaCheck = (() => {
     corner_end: (c) => `entries are -${c.corner_end}..${c.corner_end - 1} at rank ${c.rank}`,
   };
 
-  /** Describe the values that a rule reads, in this order: the argument, the fields computed from the argument, and
-   *  other arguments. */
+  /** Describe the values that a rule reads. The argument is first. Then come the fields in `MEASURES`, and then other
+   *  arguments. */
   function foundOf(request, a, { rule, entry }, argument, index) {
     const value = valueOf(request, argument);
     const one = index !== null && Array.isArray(value);
@@ -175,8 +177,8 @@ const tmaCheck = (() => {
     ? `change the tensor's ${argument}`
     : `no other ${argument} is accepted while the rest is as it is`;
 
-  /** Return the arguments and the tensor properties that a candidate fix changes. The address counts as changed only if
-   *  the old address is not aligned. */
+  /** Return {name: new value} of the arguments and the tensor properties that a candidate fix changes. A new address is
+   *  included only if the old address is not aligned. */
   function differences(request, a, candidate, after) {
     const isOther = (name, old) => python(after[name] ?? null) !== python(old ?? null);
     const isMoved = Number(valueOf(request, "address")) % a.alignment_bytes !== 0;
@@ -203,8 +205,9 @@ const tmaCheck = (() => {
     return isEnough ? `${use}, if that is what was meant` : `${use}, which then breaks ${breaks.join(" and ")}`;
   }
 
-  /** Return the range {least, most, step} of the values that a control may have. Return null if the control has no
-   *  range. The step is, for example, the number of elements in 16 bytes, in a span or in a packed group. */
+  /** Return the range {least, most, step} for the slider of argument `name`; null if the argument has no range. `place`
+   *  is the index of the slider's entry if the argument is a list. `step` is, for example, the number of elements in 16
+   *  bytes, in a span of the swizzle, or in a group of a packed type. */
   function reachOf(a, name, place) {
     const inRange = (least, most, step = 1) => ({ least, most, step });
     if (name.includes("corner")) return inRange(-a.corner_end, a.corner_end - 1);

@@ -1,4 +1,4 @@
-"""The state of an explorer, and functions that make the map of a state.
+"""The state of the explorer, and functions that make the map that a state describes.
 
 A `Choice` is a state of the explorer's page: the arguments of a `make_*` function, and the tile
 that is drawn. The page writes its state into its address. This module uses no widgets.
@@ -39,9 +39,10 @@ from tma_dlpack.tables.meanings import parse
 from tma_dlpack.tables.targets import MAX_RANK, TARGETS
 from tma_dlpack.tensor_map.map import TensorMap
 
-ROW_BYTES, ROWS = 128, 8  # size of the first box
-ALIGN_BYTES = 128  # alignment of a padded tensor
-#: Maximum bytes of a padded tensor. Its zeros are never read, so they use no physical memory.
+ROW_BYTES, ROWS = 128, 8  # size of the box in `first_choice`
+ALIGN_BYTES = 128  # alignment in bytes of the array that `padded` returns
+#: Maximum size in bytes of the array that `padded` returns. The zeros of the array are never read,
+#: so they use no physical memory.
 MAX_BYTES = 1 << 34
 #: Kind of map -> the functions that check and make such maps.
 VERBS: dict[MapKind, tuple[Any, Any]] = {
@@ -94,15 +95,18 @@ class Choice:
         return {name: value for name, value in given.items() if value is not None}
 
     def changed(self, arguments: Mapping[str, Any]) -> Choice:
-        """Return a copy with other arguments, such as those of a fix. Enum members become names."""
+        """Return a copy with other arguments, such as the arguments of a fix.
+
+        Enum members become names.
+        """
         own = {*Choice.__slots__} - {"target"}
         names = {k: getattr(v, "name", v) for k, v in arguments.items() if k in own}
         return replace(self, **{k: v for k, v in names.items() if v is not None})
 
     def call(self) -> str:
         """Return the Python code of the call, without arguments that have their defaults."""
-        # The default of elem_strides is None, which stands for strides of 1, so omit strides of 1
-        # too.
+        # The default of elem_strides is None, which stands for strides of 1. So a tuple of ones
+        # counts as the default too.
         plain = parameters(self.kind) | {"elem_strides": (1,) * len(self.elem_strides)}
         if self.split_inner:  # with split_inner, the code must have the argument `swizzle`
             del plain["swizzle"]
@@ -128,7 +132,7 @@ def parameters(kind: MapKind) -> dict[str, Any]:
 
 NEEDED = inspect.Parameter.empty
 
-# The types are text, because `from __future__ import annotations` does not evaluate them.
+# The type of a field is text, because `from __future__ import annotations` does not evaluate it.
 _TUPLES = {f.name for f in fields(Choice) if str(f.type) == "tuple[int, ...]"}
 _INTEGERS = {f.name for f in fields(Choice) if str(f.type) in ("int", "int | None")}
 
@@ -147,7 +151,7 @@ def plain(name: str, value: Any) -> Any:
     >>> plain("swizzle", 3), plain("swizzle", "SWIZZLE_128B"), plain("box_sizes", [8, 64])
     ('bytes128', 'bytes128', (8, 64))
     """
-    # `parse` takes the names and numbers of libcu++ and of the driver.
+    # `parse` accepts the names and numbers of libcu++ and of the driver.
     member = parse(_ENUMS[name], value) if name in _ENUMS and value is not None else None
     if member is not None:
         return member.name
@@ -186,7 +190,8 @@ def read_address(address: str, before: Choice) -> Choice:
             found[name] = value
     found.setdefault("rules", RULE_SETS[found.get("kind", "tiled")][0])
     choice = Choice(preparation=before.preparation, **found)
-    # The page omits element strides of 1, but a `Choice` of a tensor has one per dimension.
+    # The page's address omits element strides of 1, but a `Choice` of a tensor has an element
+    # stride for each dimension.
     ones = (1,) * len(before.elem_strides)
     return choice if choice.elem_strides else replace(choice, elem_strides=ones)
 
@@ -199,7 +204,7 @@ def _number(text: str) -> int | None:
 
 
 def _words(name: str, found: Mapping[str, Any]) -> Collection[str]:
-    """Return the entries of a menu of the page.
+    """Return the legal values of a field, which are the entries of the field's menu in the page.
 
     `found` has the fields that have already been read from the address.
     """
@@ -221,8 +226,8 @@ class Preview:
     tensor_map : TensorMap or None
         None if the map is refused.
     refusal : str
-        If the map is accepted, the reason why the tile cannot be copied; "" if the tile can be
-        copied.
+        The reason why the tile cannot be copied. "" if the tile can be copied, or if there is no
+        map.
     """
 
     choice: Choice
@@ -237,7 +242,7 @@ class Preview:
 
     @property
     def code(self) -> str:
-        """Python code of the call, and C++ code of the map if the map is accepted."""
+        """The Python code of the call. If the map is accepted, the C++ code of the map follows."""
         cpp = f"\n\n{self.tensor_map.cpp()}" if self.tensor_map else ""
         return self.choice.call() + cpp
 
@@ -254,8 +259,9 @@ class Preview:
 
 
 def look(subject: object, choice: Choice) -> Preview:
-    """Return the result of a choice for a tensor. The result may be a refusal.
+    """Return the result of a choice for a tensor.
 
+    If the rules refuse the choice, the result has a report with the violations, but no map.
     `subject` is the tensor, or a map. If `subject` is a map, the choice selects only the tile.
 
     Examples
@@ -306,7 +312,7 @@ def first_choice(tensor: Any, target: str | None = None) -> Choice:
     """
     view = as_tensor_view(tensor)
     rank = len(view.shape)
-    # A row of ROW_BYTES bytes, or one element if an element is larger.
+    # A row of the box has ROW_BYTES bytes, or one element if an element is larger.
     columns = max(1, ROW_BYTES * 8 // view.dtype.itemsize_bits)
     limits = ((1,) * rank + (ROWS, columns))[-rank:] if rank else ()
     box = tuple(min(n, limit) for n, limit in zip(view.shape, limits, strict=True))
@@ -319,11 +325,11 @@ def first_choice(tensor: Any, target: str | None = None) -> Choice:
 
 
 def padded(tensor: object) -> tuple[npt.NDArray[np.generic], str] | None:
-    """Return an array of zeros with the tensor's shape and padded rows, and code for the padding.
+    """Return an array of zeros with the tensor's shape and padded rows, and code.
 
-    Each row is padded to a multiple of 16 bytes. The code is Python code that pads the tensor in
-    the same way. Return None if no map can have the shape, if the size of an element is not 1, 2, 4
-    or 8 bytes, or if the array would have more than `MAX_BYTES` bytes.
+    Each row is padded to a multiple of 16 bytes. The code is Python code that pads the tensor
+    itself in the same way. Return None if no map can have the shape, if the size of an element is
+    not 1, 2, 4 or 8 bytes, or if the array would have more than `MAX_BYTES` bytes.
 
     >>> zeros, code = padded(np.zeros((4, 7), np.float32))
     >>> zeros.strides, code.strip()
@@ -351,7 +357,7 @@ def padded(tensor: object) -> tuple[npt.NDArray[np.generic], str] | None:
 
 
 def choice_of(tensor_map: TensorMap) -> Choice:
-    """Return a choice from which the map may have been made, computed from the map's arguments.
+    """Return a choice that describes a map, computed from the map's arguments.
 
     >>> import numpy as np, tma_dlpack as tma
     >>> tm = tma.make_tma_descriptor(np.zeros((64, 64), np.float16), (16, 64), swizzle="bytes128")

@@ -1,6 +1,6 @@
-// The controls of the explorer: numbers with sliders that snap to legal values, menus, and text fields.
+// The controls of the explorer: menus, text fields, and numbers with sliders. A slider snaps to legal values.
 
-const NARROW = 900;  // px, the same width as in explorer.css
+const NARROW = 900;  // px; a narrower page has one column, as in explorer.css
 
 const download = (href, name) => make("a", { href, download: name }).click();
 // The key Enter applies the typed text. JupyterLab intercepts the key, so the browser may send no `change` event.
@@ -26,7 +26,8 @@ const GROUPS = {
   "In memory: strides, address": ["strides", "address"],
   "Traversal: elem_strides": ["elem_strides"],
 };
-const MORE = ["Options", "In memory: strides, address", "Traversal: elem_strides"];  // closed if all values are defaults
+// Groups that are closed if all their values are defaults.
+const MORE = ["Options", "In memory: strides, address", "Traversal: elem_strides"];
 const HINTS = { shape: "row-major", strides: "contiguous", address: "0x100000000" };
 // Name of a menu -> the text of the menu's empty option. In other menus, this text is "of the tensor".
 const EMPTY = { plane: "the inner two", rules: "the default", split_inner: "no", ragged: "no" };
@@ -34,10 +35,10 @@ const EMPTY = { plane: "the inner two", rules: "the default", split_inner: "no",
 // --- What is legal ------------------------------------------------------------------------------
 
 class Legal {
-  ranges = {};  // name of a number -> {least, most, step, reason, refused}
-  options = {};  // name of a menu -> {option that is refused: reason}
-  // Return the nearest legal value. If `direction` is 1 or -1, larger or smaller values are
-  // searched first. If `direction` is 0, both directions are searched.
+  ranges = {};  // name of a numeric control -> {least, most, step, reason, refused}
+  options = {};  // name of a menu -> {refused option: reason}
+  // Return the nearest legal value. If `direction` is 1, larger values are searched first. If it is -1, smaller values
+  // are searched first. If it is 0, both directions are searched.
   snap(name, value, direction = 0) {
     const range = this.ranges[name];
     if (!range) return value;
@@ -91,7 +92,8 @@ class NumberControl {
     this.steps.title = r.reason;
     this.shade.replaceChildren(...r.refused.map((run) => {
       const values = run.last > run.first ? `${run.first}..${run.last}` : `${run.first}`;
-      const until = Math.min(run.last + r.step, r.most + 1);  // the values before the next step are refused too
+      // The values between the last refused value and the next step are refused too.
+      const until = Math.min(run.last + r.step, r.most + 1);
       const at = `left:${100 * (run.first - r.least) / span}%;width:${100 * (until - run.first) / span}%`;
       return make("i", { style: at, title: `${values} refused. ${run.reason}` });
     }));
@@ -119,7 +121,7 @@ class MenuControl {
   }
 }
 
-// A text field for a list or a number, such as a shape.
+// A text field for a number, or for a list such as a shape.
 class WordsControl {
   constructor(item, legal, choose) {
     const id = newId(), type = () => this.field.value !== this.value && choose({ [item.name]: this.field.value });

@@ -75,7 +75,7 @@ const tmaRequest = (() => {
     return strides;
   }
 
-  /** Return the smallest number of elements whose size is a multiple of `bytes`. */
+  /** Return the smallest number of elements of `bits` bits whose size is a multiple of `bytes` bytes. */
   function elementsOf(bytes, bits) {
     const divisor = (a, b) => (b ? divisor(b, a % b) : a);
     return (bytes * 8) / divisor(bytes * 8, bits);
@@ -90,15 +90,15 @@ const tmaRequest = (() => {
     return [list(request, "pixel_box_lower_corner"), list(request, "pixel_box_upper_corner")];
   }
 
-  /** Clamp a number to 64 bits. If the size of a tile is clamped, the rules refuse the size, so its exact value does
-   *  not matter. */
+  /** Clamp a number to the range of signed 64-bit integers. The rules refuse a size of this magnitude anyway, so its
+   *  exact value does not matter. */
   function saturated(n) {
     if (!Number.isInteger(n) || Math.abs(n) < 2 ** 63) return n;
     return n < 0 ? -(1n << 63n) : (1n << 63n) - 1n;
   }
 
   /** Convert a request to the numbers that native/page.c reads, in the order in which it reads them. Also return the
-   *  kind, the rules, and the rows of the target and the dtype. */
+   *  kind of map, the name of the rule set, and the table rows of the target and the dtype. */
   function asNumbers(request) {
     const kind = request.kind ?? "tiled", isTiled = kind === "tiled", { defaults } = T.VERBS[kind];
     const target = targetOf(request.target ?? undefined);
@@ -161,9 +161,9 @@ const tmaRequest = (() => {
     return found;
   }
 
-  /** Return the C core's result as an object, with the table rows of the types and the target. Lists have the innermost
-   *  dimension first. Numbers above 2^53 are rounded in the object. The C core itself checks and encodes the exact
-   *  numbers. */
+  /** Return the C core's result as an object, with the table rows of the types and the target. In the lists, index 0 is
+   *  the innermost dimension. Numbers above 2^53 are rounded in the object. The C core itself checks and encodes the
+   *  exact numbers. */
   function answer(request, { kind, rules, target, dtype }) {
     const a = {};
     let at = 0;
@@ -187,13 +187,14 @@ const tmaRequest = (() => {
     });
   }
 
-  /** Describe a request and return the struct: the C core's result, whose fields the rules read. A number of the struct
-   *  may be out of range. */
+  /** Return the C core's result for a request. The rules read the fields of this result. `read` checks no rule, so a
+   *  number in the result may be out of range. */
   const read = (request) => answer(request, described(request));
 
-  /** Return a list of [row, entry]: the row of each broken rule in T.RULES, and the index of each entry of a list that
-   *  breaks the rule. If the rule does not check entries, `entry` is -1. A rule is listed even if its prerequisite is
-   *  broken too. The fields in `other` replace fields of the struct. */
+  /** Return the broken rules as a list of [row, entry]. `row` is the index of the rule in T.RULES. If the rule checks
+   *  the entries of a list, each entry that breaks the rule has its own pair, and `entry` is the index of this entry.
+   *  Otherwise `entry` is -1. A rule is listed even if its prerequisite is broken too. The fields in `other` replace
+   *  fields of the C core's result. */
   function failuresOf(request, other = {}) {
     described(request);
     let at = 0;
@@ -251,8 +252,8 @@ const tmaRequest = (() => {
     return Number((raw + BigInt(bias)) * BigInt(unit));
   }
 
-  /** Return the fields of an accepted request's map with their values; null if the layout is not known for the
-   *  target. */
+  /** Return the fields of the map that an accepted request describes, with their values. Return null if the layout of
+   *  the map is not known for the target. */
   function fieldsOf(request) {
     const bytes = encode(request);
     if (bytes === null) return null;

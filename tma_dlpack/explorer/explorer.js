@@ -30,8 +30,8 @@ class DrawnAxis {
 // visible if its height leaves room for a control.
 const STACKED = `@container (max-width:${NARROW - 1}px){:host(:not([hidden])),.row{display:contents}.row>svg.low{position:sticky;top:0;z-index:1}}`;
 const MOST_OF_SCREEN = 0.6;
-// In px: MOUSE and TOUCH are the maximum distances from the corner at which a mouse or a finger still grips the corner.
-// A press that moves less than LEAST_MOVE is a tap.
+// Distances in px. A mouse grips the corner of the box at a distance of at most MOUSE. A finger grips the corner at a
+// distance of at most TOUCH. A press that moves less than LEAST_MOVE is a tap.
 const MOUSE = 9, TOUCH = 16, LEAST_MOVE = 2;
 
 class Drag {
@@ -50,8 +50,8 @@ class Drag {
     svg.addEventListener("keydown", (event) => this.step(event, axes));
     svg.addEventListener("pointerdown", (event) => this.begin(event, svg, axes));
   }
-  // Move the box after an arrow key. The box moves by 1, or by its own length with Shift, and then on to the next legal
-  // place.
+  // Move the box when an arrow key is pressed. The box moves by 1, or with Shift by its own length. If this place is
+  // not legal, the box moves on to the next legal place.
   step(event, axes) {
     const [n, sign] = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [1, -1], ArrowDown: [1, 1] }[event.key] ?? [];
     if (n === undefined) return;

@@ -1,21 +1,28 @@
-// `tmaFixes` returns the rules that a request breaks, in libcu++'s order, and their fixes. checks/fixes.py and
-// checks/report.py are the Python versions.
+// `tmaFixes` returns the rules that a request breaks, and their fixes. The rules are in libcu++'s order, which is the
+// order in which libcu++ checks them. checks/fixes.py and checks/report.py are the Python versions.
 //
-// candidates.js describes the fields of a candidate. A fault is a broken rule with the entry that breaks it. An answer
-// is a candidate that removes a fault: {candidate, start: the request before the candidate, request: the request after
-// the candidate, left: the faults of the request after the candidate, isEnough: whether no new rule is broken, isAlone:
-// whether no other candidate was added, breaks: ids of the rules that are newly broken}.
+// A fault is a broken rule, together with the list entry that breaks the rule. A candidate is one possible fix;
+// candidates.js describes its fields. An answer is a candidate that removes a fault, with these fields:
+//   candidate
+//   start, request: the request before and after the candidate is applied
+//   left: the faults of `request`
+//   isEnough: whether the candidate breaks no new rule
+//   isAlone: whether no other candidate was added to this candidate
+//   breaks: the ids of the rules that the candidate newly breaks
 
 const tmaFixes = (() => {
   const T = tmaTables, R = tmaRequest, W = tmaCandidates;
   const MAX_STEPS = 4; // maximum number of candidates that are added to one candidate
-  const MAX_FIXES = 40; // maximum number of candidates for one request
+  const MAX_FIXES = 40; // maximum number of candidates that are applied to one request, one after another
   //: The arguments that determine the size of the tile.
   const TILE = ["box_sizes", "channels_per_pixel", "pixels_per_column", "data_type"];
-  const OF_TYPE = ["DTYPE", "DATA_TYPE_OVERRIDE"]; // are fixed first, because other fixes need the right type
-  const UNITS = ["data_type", "box_sizes", "channels_per_pixel"]; // change together: the box counts elements
+  // Rules that are fixed first, because other fixes need the right type.
+  const OF_TYPE = ["DTYPE", "DATA_TYPE_OVERRIDE"];
+  // Arguments that change together, because the sizes of a box are in elements of the data type.
+  const UNITS = ["data_type", "box_sizes", "channels_per_pixel"];
 
-  /** Return the rules that a request breaks, in libcu++'s order, without rules whose prerequisites failed. */
+  /** Return the faults of a request, in libcu++'s order. A rule is omitted if the request also breaks a prerequisite of
+   *  the rule. */
   function faultsOf(request) {
     const failed = R.failuresOf(request);
     const ids = new Set(failed.map(([row]) => T.RULES[row].id));
@@ -47,8 +54,9 @@ const tmaFixes = (() => {
   const idsOf = (faults) => new Set(faults.map(({ rule }) => rule.id));
   const isWithin = (some, all) => [...some].every((key) => all.has(key));
 
-  /** Return whether one of the faults `left` belongs to the same entry as `fault`. If the candidate has a view, also
-   *  return true if one of the faults `left` belongs to the tensor of the view. */
+  /** Return whether a candidate fixes `fault` only in part. This is true if one of the faults `left` belongs to the
+   *  same entry as `fault`. If the candidate has a view, this is also true if one of the faults `left` belongs to the
+   *  tensor. */
   const isPart = (candidate, left, b, fault, a) => left.some((f) => isSame(f, b, fault, a)
     || (candidate.view && argumentOf(f, b).startsWith("tensor.")));
 
@@ -80,7 +88,8 @@ const tmaFixes = (() => {
     return enough ?? some;
   }
 
-  /** Return one answer for each alternative fix of a fault. An answer may break other rules. */
+  /** Return the best answer of each alternative for a fault. An alternative is a list of candidates. An answer may
+   *  break other rules. */
   function stepsOf(request, fault, known, keepsTensor = false) {
     const a = R.read(request);
     return W.alternatives(request, a, fault)
@@ -98,8 +107,8 @@ const tmaFixes = (() => {
     return found.filter(({ left }) => !left.length || isWithin(idsOf(left), least));
   }
 
-  /** Add candidates that fix the rules that an answer newly breaks. If MAX_STEPS candidates are not enough, return the
-   *  answer as a guess. */
+  /** Extend an answer by candidates that fix the rules that the answer newly breaks. If MAX_STEPS candidates are not
+   *  enough, return the answer as a guess. */
   function continued(step, known, keepsTensor) {
     let answer = step, change = { ...step.candidate.change }, { view } = step.candidate;
     const before = keysOf(known);
@@ -133,9 +142,8 @@ const tmaFixes = (() => {
     return keysOf(faults.filter((f) => changing.every(isGone(f))));
   }
 
-  /** Return [{fault, answers, breaks}] of a request. A fault is omitted if every answer for an earlier fault also
-   *  removes the fault. Only the last entry has `breaks`: the rules that are broken after the first answers of all
-   *  faults are applied together. */
+  /** Return a list of {fault, answers, breaks} for a request. A fault is omitted if all answers for an earlier fault
+   *  remove this fault too. Only the last entry of the list may have `breaks`, the ids that `brokenByAll` returns. */
   function violationsOf(request) {
     const faults = faultsOf(request), a = R.read(request), gone = new Set(), found = [];
     let typed = request;
@@ -161,8 +169,8 @@ const tmaFixes = (() => {
     return !isRefused({ ...request, rules: "driver" });
   }
 
-  /** Return the rules that are broken after the first answers of all faults are applied together, without the rules
-   *  that a fault or an answer already names. */
+  /** Apply the first answers of all faults together, and return the ids of the rules that are then broken. Rules that a
+   *  fault or an answer already names are omitted. */
   function brokenByAll(request, found) {
     let current = request, isOther = false;
     for (const { fault, answers } of found) {
@@ -185,12 +193,14 @@ const tmaFixes = (() => {
     return [...idsOf(faultsOf(current))].filter((id) => !named.has(id));
   }
 
-  /** Return the value of an argument after two candidates, which may change different entries of a list. */
+  /** Return the value of argument `name` after two candidates are applied. If the argument is a list, the two
+   *  candidates may change different entries. */
   function mergedValue(base, current, name, value) {
     const was = base[name], now = current[name];
     const isList = ["box_sizes", "elem_strides"].includes(name) && value?.length && was?.length && now?.length;
     if (!isList || value.length !== was.length) return value;
-    const count = Math.min(value.length, now.length); // a candidate may remove outer dimensions; merge only the others
+    // A candidate may remove outer dimensions. Merge only the entries of the remaining dimensions.
+    const count = Math.min(value.length, now.length);
     const [news, olds, nows] = [value, was, now].map((list) => list.slice(-count));
     return [...now.slice(0, now.length - count), ...news.map((n, d) => (n !== olds[d] ? n : nows[d]))];
   }
@@ -199,14 +209,14 @@ const tmaFixes = (() => {
 
   const isRefused = (request) => faultsOf(request).length > 0;
 
-  /** Return changed arguments that make a request accepted; null if the tensor itself must change. */
+  /** Return changed arguments with which a request is accepted; null if the tensor itself must change. */
   function changesOf(request) {
     const change = acceptedChange(request);
     return change ? needed(request, change) : permutedChange(request);
   }
 
-  /** Return changed arguments that make a request accepted, or null. If no arguments satisfy the request's rules, the
-   *  rules of the driver are tried. The request's rules may come from libcu++ or from the documentation. */
+  /** Return changed arguments with which a request is accepted, or null. A request selects one set of rules, for
+   *  example the rules of libcu++. If no arguments satisfy this set, the set of the driver's rules is tried. */
   function acceptedChange(request) {
     const { change, stuck } = searched(request);
     if (change) return change;
@@ -217,8 +227,8 @@ const tmaFixes = (() => {
     return lifted && { rules: "driver", ...lifted };
   }
 
-  /** Return a change that permutes the dimensions of the tensor and of the box but copies the same tile; null if no
-   *  such change is accepted. */
+  /** Return a change that permutes the dimensions of the tensor and of the box, so that the map still copies the same
+   *  tile. Return null if no such change is accepted. */
   function permutedChange(request) {
     const { kind = "tiled", shape, box_sizes: box } = request;
     if (kind !== "tiled" || !shape.length || box.length !== shape.length) return null;
@@ -228,7 +238,7 @@ const tmaFixes = (() => {
       for (const candidate of W.alternatives(request, a, fault).flat()) {
         const other = W.applied(request, candidate), { view } = candidate;
         if (!view || view.address !== W.viewOf(request).address || view.dtype !== request.dtype) continue;
-        if (![...view.shape, ...view.strides].every(Number.isSafeInteger)) continue; // the numbers were rounded
+        if (![...view.shape, ...view.strides].every(Number.isSafeInteger)) continue; // numbers above 2^53 were rounded
         if (layout(other) !== layout(W.applied(request, { ...candidate, view: W.viewOf(request) }))) continue;
         const more = acceptedChange(other);
         if (!more || TILE.some((name) => name in more)) continue;
@@ -239,8 +249,9 @@ const tmaFixes = (() => {
     return null;
   }
 
-  /** Return {change, stuck}. `change` has the arguments that make the request accepted, or is null. `stuck` has the
-   *  faults without a fix. The change makes the tile smaller only if `mayShrink` allows it. */
+  /** Search for arguments with which a request is accepted, and return {change, stuck}. `change` has these arguments;
+   *  null if none are found. `stuck` has the faults for which no fix was found. A change makes the tile smaller only if
+   *  `mayShrink` allows it. The argument `without` is not changed. */
   function searched(request, without = "") {
     const start = request, change = {};
     const isClear = ({ candidate }) => !candidate.isGuess && !candidate.view && !(without in candidate.change);
@@ -264,8 +275,8 @@ const tmaFixes = (() => {
     return { change: null, stuck: [] };
   }
 
-  /** Return the first answer that does not make the tile smaller. If there is none, return the first answer. Also
-   *  return the faults without answers. */
+  /** Return the first answer that does not make the tile smaller. If every answer makes the tile smaller, return the
+   *  first answer. Also return `unsolved`, the faults that no single candidate fixes. */
   function keptOrSmaller(request, faults, isClear) {
     const unsolved = [], isOne = ({ isAlone, isEnough }) => isAlone && isEnough;
     let smaller = null;
@@ -292,7 +303,7 @@ const tmaFixes = (() => {
       || answersOf(request, fault, faults).filter(isClear).some(shrinks));
   }
 
-  /** Return a change with only the arguments that the request needs to be accepted. */
+  /** Return a change without the arguments that are not necessary for the request to be accepted. */
   function needed(request, change) {
     const units = "data_type" in change ? UNITS.filter((name) => name in change) : [];
     const groups = Object.keys(change).filter((name) => !units.includes(name)).map((name) => [name]);

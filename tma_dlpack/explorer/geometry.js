@@ -1,5 +1,5 @@
-// `tmaGeometry` computes the addresses of a copy in global and in shared memory, and the bank conflicts of reading a
-// tile. The Python versions are geometry/, draw/chunks.py, consumer/reads.py and consumer/verbs.py. The parameter `a`
+// `tmaGeometry` computes the addresses of a copy in global and in shared memory, and the bank conflicts when a tile is
+// read. The Python versions are geometry/, draw/chunks.py, consumer/reads.py and consumer/verbs.py. The parameter `a`
 // of the functions below is the result of tmaRequest.encodeArguments. In the lists of `a`, index 0 is the innermost
 // dimension.
 
@@ -9,8 +9,8 @@ const tmaGeometry = (() => {
   const CHUNK = 16, BANKS = 32, BANK_BYTES = 4, PHASE = 8, MAX_PHASES = 16;
   const clamp = (n, low, high) => Math.min(Math.max(n, low), high);
 
-  /** Return the swizzled address of a byte in shared memory. The function is its own inverse. `number` is the
-   *  swizzle. */
+  /** Return the swizzled address of a byte in shared memory. The function is its own inverse. `number` is the number of
+   *  the swizzle mode. */
   function swizzle(address, number) {
     let swizzled = address;
     for (const [right, mask, left] of T.SWIZZLES[number].terms)
@@ -18,16 +18,16 @@ const tmaGeometry = (() => {
     return swizzled;
   }
 
-  /** Return the data that all copies of a map share. A line is a row of the box, a pixel of a column, or an interleaved
-   *  unit. txBytes is the number of bytes that the mbarrier counts. smemBytes is the size of the tile in shared memory,
-   *  padding included. */
+  /** Return the sizes and counts that are the same for every tile of a map. A line is a row of the box, a pixel of a
+   *  column, or an interleaved unit. txBytes is the number of bytes that the mbarrier counts. smemBytes is the size of
+   *  the tile in shared memory, padding included. */
   function plan(a) {
     const bits = a.row.element_bits, unitBytes = [0, 16, 32][a.interleave];
     let counts, steps = [], lines;
     if (a.kind === "tiled") {
       steps = unitBytes ? a.element_strides : [1, ...a.element_strides.slice(1)];
       counts = a.box_dim.map((box, d) => Math.ceil(box / steps[d]));
-      if (unitBytes) counts[a.rank - 2] = 1; // an interleaved box has one slice
+      if (unitBytes) counts[a.rank - 2] = 1; // an interleaved copy takes one position of this dimension
       lines = product(unitBytes ? counts : counts.slice(1));
     } else {
       const isWide128 = a.kind === "im2col_wide" && a.mode === 1;
@@ -50,8 +50,9 @@ const tmaGeometry = (() => {
 
   const firstSpatial = (a) => (a.interleave ? 0 : 1);
 
-  /** Return {d, first, last} of each dimension in which the pixels of a column differ, W first. `first` and `last` are
-   *  the first and the last pixel of the bounding box. */
+  /** Return a list of {d, first, last}, with one entry for each dimension along which the pixels of an im2col column
+   *  differ. The dimension W is first. `first` and `last` are the bounds of the bounding box in dimension d, both
+   *  inclusive. */
   function walked(a) {
     if (a.kind === "tiled") return [];
     const count = a.kind === "im2col_wide" ? 1 : a.rank - 2;
@@ -66,7 +67,7 @@ const tmaGeometry = (() => {
     const position = [...coords];
     for (const { d, first, last } of walked(a)) {
       const step = a.element_strides[d], start = coords[d];
-      const head = Math.floor((last - start) / step) + 1; // positions up to the end of the bounding box
+      const head = Math.floor((last - start) / step) + 1; // number of positions up to the end of the bounding box
       const full = Math.floor((last - first) / step) + 1;
       if (turn < head) {
         position[d] = start + turn * step;
@@ -85,7 +86,8 @@ const tmaGeometry = (() => {
 
   // -- one tile ----------------------------------------------------------------------------------
 
-  /** Return the position of line i of a box. i increases along the innermost dimension of the lines first. */
+  /** Return the position of line i of a box. Line i + 1 follows line i along the innermost dimension in which lines
+   *  differ. */
   function boxPosition(a, p, coords, i) {
     const position = [...coords];
     for (let d = p.unitBytes ? 0 : 1; d < a.rank; ++d) {
@@ -134,8 +136,9 @@ const tmaGeometry = (() => {
     return null;
   }
 
-  /** Simulate the load of one tile. Coordinates and offsets are row-major. Return the fields of `plan` and:
-   *  refusal: null, or {rule, argument, found, limit, fix} if the tile cannot be loaded; then the functions are missing
+  /** Simulate the load of one tile. Coordinates and offsets are row-major. Return the fields of `plan` and the
+   *  following fields. If the tile cannot be loaded, the functions are missing.
+   *    refusal: {rule, argument, found, limit, fix}; null if the tile can be loaded
    *    line(i): the position of line i
    *    chunk(address): the chunk of 16 bytes at a shared address
    *    chunks(): all chunks, in the order of their addresses
@@ -143,13 +146,13 @@ const tmaGeometry = (() => {
    *    address
    *    state: "data", "filled" (out of bounds), "clipped" (partly out of bounds) or "padding"
    *    row: number of the line; -1 for padding
-   *  first, last: the first and the last element of the line in the chunk
-   *    element: position of the first element in the tensor, row-major
-   *    globalOffset: bytes from the tensor's address to the first element
-   *  linear: the shared address that the chunk would have without the swizzle
+   *    first, last: indices in the line of the chunk's first and last element
+   *    element: position of the chunk's first element in the tensor, row-major
+   *    globalOffset: bytes from the tensor's address to the chunk's first element
+   *    linear: the shared address that the chunk would have without the swizzle
    *    swapped: whether the swizzle exchanges the two halves of 8 bytes
-   *  dataBytes: number of the chunk's 16 bytes that are not padding
-   *    inside: [from, end), the range of the data bytes that is in bounds */
+   *    dataBytes: number of the chunk's 16 bytes that are not padding
+   *    inside: [from, end), the part of the data bytes that is in bounds */
   function tile(a, rowMajorCoords, rowMajorOffsets = null, smemOffset = 0) {
     const p = plan(a), bits = a.row.element_bits;
     const coords = reversed(rowMajorCoords), offsets = reversed(rowMajorOffsets ?? []);
@@ -227,8 +230,8 @@ const tmaGeometry = (() => {
 
   // -- bank conflicts ----------------------------------------------------------------------------
 
-  /** Return the reads of the whole tile, column by column or row by row, grouped into phases. A read is [line, byte]:
-   *  the 16 bytes of a line from `byte` on. */
+  /** Return the reads of the whole tile, column by column or row by row, grouped into phases of at most 8 reads. A read
+   *  is [line, byte]: the 16 bytes of a line from `byte` on. */
   function pattern(p, name) {
     const columns = Array.from({ length: p.smemLineBytes / CHUNK }, (_, n) => n * CHUNK);
     let rows = Array.from({ length: p.lines }, (_, n) => n);
@@ -244,9 +247,10 @@ const tmaGeometry = (() => {
     return Array.from({ length: count }, (_, n) => places.slice(n * width, (n + 1) * width));
   }
 
-  /** Return the bank conflicts of an access, which is "column", "row", or a list of shared addresses of 16-byte reads,
-   *  8 per phase. `degrees` has for each phase the maximum number of words in one bank. `worst` is the largest degree,
-   *  and `wavefronts` the sum of the degrees. `phases` has the words that the first phases read. */
+  /** Return the bank conflicts of an access. `access` is "column", "row", or a list of the shared addresses of 16-byte
+   *  reads. A phase of such a list has 8 reads. `degrees` has, for each phase, the maximum number of words in one bank.
+   *  `worst` is the largest degree, and `wavefronts` the sum of the degrees. `phases` has the words that each of the
+   *  first MAX_PHASES phases reads. */
   function banks(a, access, { swizzle: mode = a.swizzle, smemOffset = 0 } = {}) {
     const number = tmaRequest.member("swizzle", mode), own = plan(a), p = plan({ ...a, swizzle: number });
     const place = (address) => {
@@ -276,13 +280,14 @@ const tmaGeometry = (() => {
     };
   }
 
-  /** Return a tile as a matrix, divided into columns of one span each; null if the tile is not one matrix. */
+  /** Return the layout of a tile as one matrix; null if the tile is not one matrix. The matrix is divided into
+   *  `columns` columns of one span each. */
   function matrixOf(a) {
     const p = plan(a), bytes = Math.floor(a.row.element_bits / 8); // 0 for packed types
     if (p.unitBytes || !bytes) return null;
     let columns = 1;
     if (a.kind === "tiled") {
-      const split = a.is_split ? a.rank - (a.is_ragged ? 3 : 1) : null; // the dimension that counts spans
+      const split = a.is_split ? a.rank - (a.is_ragged ? 3 : 1) : null; // the dimension whose positions are spans
       const axes = reversed([...p.counts.keys()].filter((d) => d > 0 && d !== split && p.counts[d] > 1));
       if (split !== null) columns = p.counts[split];
       else if (axes.length && axes[0] > 1 && (axes.length > 1 || a.global_dim[1] > 1)) {

@@ -27,8 +27,8 @@ class Host {
     this.turn(state);
     if (!this.ok) this.instead = this.withFix();
   }
-  // Return the result of the repaired state, or null. If the first state of a page is refused, the page has not drawn
-  // an accepted state before, so the page draws the repaired state.
+  // Return the result of the repaired state; null if the repair fails. If the first state of a page is refused, the
+  // page draws the repaired state, because there is no earlier accepted state that the page could draw.
   withFix() {
     const repaired = this.repaired();
     let found = repaired && resultOf(repaired);
@@ -58,7 +58,7 @@ class Host {
     if (value === this.state[name]) return;
     this.write();  // the previous change gets its own entry of the history
     this.state = { ...this.state, [name]: value };
-    this.found = null;  // the repaired state that was found before has the old tab
+    this.found = null;  // the stored repaired state has the old tab
     this.changed = [name, value];
   }
   // Write the state as an entry of the history. Several changes of the same control without a pause become one entry.
@@ -72,7 +72,8 @@ class Host {
 
   // --- Changes of the state ---
   turn(state) {
-    Object.assign(this, resultOf(state), { found: null, shapeOfControls: shapeOf(state) });  // found: the repaired state
+    // `repaired` stores the repaired state in `found`.
+    Object.assign(this, resultOf(state), { found: null, shapeOfControls: shapeOf(state) });
     if (this.ok) this.accepted = state;
   }
   chosen(values) {
@@ -108,7 +109,8 @@ class Host {
       box_sizes: null, swizzle: isWide ? "bytes128" : state.swizzle, im2col_offsets: null,
       target: isWide && !has(target) ? Object.keys(tmaTables.TARGETS).find(has) : target });
   }
-  // Return an accepted state with other arguments, or with another tensor if no arguments help; null if none is found.
+  // Return an accepted state with other arguments, or with another tensor if no arguments help; null if no such state
+  // is found.
   repaired() {
     return this.report.ok ? this.state : (this.found ??= { state: this.searched() }).state;
   }
@@ -135,7 +137,7 @@ class Host {
 
   // --- Results ---
   // Return everything that the front end shows. `looks` has the width of the pictures, the part of the tensor that is
-  // shown, the phase that is shown, and the pinned chunk.
+  // shown, the phase of the access that is shown, and the pinned chunk.
   answer(looks) {
     Object.assign(this.looks, looks);
     const { state, report, tile, ok } = this, refused = tile?.refusal;
@@ -258,7 +260,7 @@ class Host {
   legal() {
     const { accepted, report, state } = this, isBeside = !report.ok && accepted && shapeOf(accepted) === shapeOf(state);
     const at = isBeside ? accepted : state, request = requestOf(at), ranges = {}, options = {};
-    // If the core cannot read the request, for example a negative extent, the legal values are unknown.
+    // If the C core cannot read the request, for example because an extent is negative, the legal values are unknown.
     if (!isBeside && report.violations.some(({ rule }) => rule === "ARGUMENT")) return { ranges, options };
     for (const { name, most, options: all } of this.controls()) {
       if (most !== undefined) ranges[name] = tmaModel.legal(request, name, at.coords, offsetsOf(at));
@@ -270,7 +272,7 @@ class Host {
   }
 }
 
-// Return the menu above the pictures of a tab, {name, words, options, value}, or null.
+// Return the menu above the pictures of a tab, {name, words, options, value}; null if the tab has no menu.
 const LOOKS = { banks: ["access", "read: "], core: ["major", "major: "] };
 const menuOf = (state) => {
   const [name, words] = LOOKS[state.tab] || [];
@@ -279,7 +281,7 @@ const menuOf = (state) => {
 
 const tasked = (name) => completed({ ...readAddress(TASKS[name].start)[0], task: name });
 
-// Return the state with the nearest legal coordinates.
+// Return a copy of the state with the nearest legal coordinates.
 function movedOf({ state, request }) {
   const moved = { ...state };
   for (const name of ["coords", "im2col_offsets"])

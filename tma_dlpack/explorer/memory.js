@@ -5,7 +5,7 @@ const MOST_LINES = 32, FEW_LINES = 16;  // maximum number of lines that are draw
 const hex = (address, digits = 4) => `0x${address.toString(16).padStart(digits, "0")}`;
 const columnsOf = (chunk) => (chunk.last > chunk.first ? `c${chunk.first}..${chunk.last}` : `c${chunk.first}`);
 // Return labels of a chunk, the longest first. The first label has the row and the elements, in two lines. If isShort
-// is true, the first label has only the first element.
+// is true, the first label has only the row and the first element.
 const labels = (chunk, isShort) => (chunk.row < 0 ? "" : [
   `r${chunk.row}\n${isShort ? `c${chunk.first}` : columnsOf(chunk)}${chunk.swapped ? " ⇄" : ""}`, `r${chunk.row}\nc${chunk.first}`, `${chunk.row}`]);
 
@@ -13,8 +13,8 @@ const labels = (chunk, isShort) => (chunk.row < 0 ? "" : [
 // bank.
 const bankNames = (unit) => (textWidth("28..31", LEAST_FONT) <= unit - 2 ? (k) => `${4 * k}..${4 * k + 3}` : (k) => `${4 * k}`);
 
-// Return the blocks of lines that are drawn. If a block looks like the previous block except for its row numbers, the
-// block is not drawn.
+// Divide the lines of 128 bytes into blocks, and return the blocks that are drawn. A block is not drawn if it looks
+// like the previous drawn block except for the row numbers.
 function blocksOf(lines, pitch, repeat, marked, most) {
   let step = Math.max(1, Math.ceil(Math.max(pitch, repeat) / LINE_OF_BANKS));
   step = Math.min(step, most);
@@ -45,7 +45,8 @@ const rowsOf = (lines) => {
   return rows.length ? ends(Math.min(...rows), Math.max(...rows) - Math.min(...rows) + 1) : "";
 };
 
-// Draw chunks, which must be in the order of their addresses. `marked` has the keys of the chunks that a phase reads.
+// Draw chunks of shared memory. The chunks must be in the order of their addresses. `marked` has the keys of the chunks
+// that a phase reads.
 function memoryPicture(heading, chunks, tile, width, { marked = null, words = [], most = MOST_LINES } = {}) {
   const sheet = new Sheet(width, `shared memory: ${heading}`);
   sheet.say(heading, "strong");
@@ -63,7 +64,8 @@ function memoryPicture(heading, chunks, tile, width, { marked = null, words = []
   }
   const states = new Set(), widest = Math.max(...chunks.filter((c) => c.row >= 0).map((c) => columnsOf(c).length + 2 * c.swapped));
   const isShort = textWidth("c".repeat(widest), LEAST_FONT) > unit - 2;
-  const size = isShort ? FONT : Math.max(LEAST_FONT, Math.min(FONT, (unit - 2) / (widest * GLYPH)));  // of all chunks
+  // All labels of chunks have the same font size.
+  const size = isShort ? FONT : Math.max(LEAST_FONT, Math.min(FONT, (unit - 2) / (widest * GLYPH)));
   for (const block of blocksOf(lines, tile.pitchBytes, tile.repeatBytes, marked, most)) {
     for (const line of block.lines) {
       sheet.words(left - 6, sheet.y + height / 2 + 4, hex(line[0].address), "muted", "end");
@@ -133,7 +135,7 @@ function bitsPicture(chunk, tile, width) {
 
 // --- Banks ------------------------------------------------------------------------------------------
 
-// Draw one phase of an access. The picture has one row per wavefront, and shows on which banks the 16 bytes of each
+// Draw one phase of an access. The picture has one row per wavefront, and shows in which banks the 16 bytes of each
 // thread are.
 function phasePicture(found, phase, access, width) {
   const sheet = new Sheet(width, `phase ${phase + 1} of ${found.degrees.length}`), words = found.phases[phase];
@@ -233,7 +235,7 @@ function fieldsPicture(fields, width) {
   const places = (f) => f.pieces.map(([bit, count]) => ends(bit, count)).join(", ");
   const second = EDGE + 28 + Math.max(...fields.map((f) => textWidth(f.label))) + 16;
   const longest = Math.max(...fields.map((f) => textWidth(valueOf(f)))), own = Math.max(...fields.map((f) => textWidth(places(f)))) + 16;
-  const hasBits = second + own + longest + EDGE <= width || width > 560;  // a narrow table omits the bits
+  const hasBits = second + own + longest + EDGE <= width || width > 560;  // a narrow table omits the column of bits
   const third = second + own * hasBits;
   const row = (x, text, style) => sheet.words(x, sheet.y + 13, text, style);
   for (const [x, head] of [[EDGE + 28, "field"], ...(hasBits ? [[second, "bits"]] : []), [third, "value"]]) row(x, head, "muted");

@@ -1,5 +1,6 @@
-// The explorer as an anywidget. The widget shows the page with the state and the tensor of the Python object `Explorer`.
-// Without WebAssembly, `render` draws nothing, so the notebook shows the still pictures.
+// The explorer as an anywidget. The widget shows the page with the state and the tensor of the Python object
+// `Explorer`. If the browser does not allow WebAssembly, `render` draws nothing, so the notebook shows the still
+// pictures.
 export default {
   async render({ model, el }) {
     await tmaCore.ready;

@@ -1,4 +1,4 @@
-// `tmaOperand` describes a tile as an operand of wgmma or tcgen05.mma. These instructions read shared memory by a
+// `tmaOperand` describes a tile as an operand of wgmma or tcgen05.mma. These instructions read shared memory through a
 // 64-bit matrix descriptor. The Python versions are consumer/ and draw/atoms.py. In this file, the tile starts at
 // shared address 0.
 
@@ -8,7 +8,8 @@ const tmaOperand = (() => {
   const NO_MATRIX = { rows: 0, columns: 0, row_bytes: 0, column_bytes: 0 };
   const swizzleOf = (o) => T.ENUMS.swizzle[o.swizzle];
 
-  /** Return the facts that the rules of matrix descriptors read. The facts have the same names as in Python. */
+  /** Return an object with the fields that the rules of matrix descriptors read. The fields have the same names as in
+   *  Python. */
   function operandOf(request, major) {
     const a = tmaRequest.encodeArguments(request), bits = a.row.element_bits, { target } = a;
     const own = (row) => row.capabilities.includes(target.compute_capability[0]);
@@ -34,7 +35,7 @@ const tmaOperand = (() => {
     MATRIX_ADDRESS: (o) => `the tile takes ${o.smem_bytes} bytes`,
   };
 
-  /** Return the rules that refuse a tile, without rules whose prerequisites failed. */
+  /** Return the rules that refuse a tile. A rule is omitted if one of its prerequisites refuses the tile too. */
   function refusalsOf(o) {
     const failed = T.OPERAND.RULES.filter(({ id }) => !T.OPERAND_HOLDS[id](o)), ids = failed.map((row) => row.id);
     return failed.filter((row) => !row.after.some((id) => ids.includes(id)))

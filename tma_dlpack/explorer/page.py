@@ -130,7 +130,10 @@ def scripts() -> str:
 
 @cache
 def model_source() -> str:
-    """Return the model's scripts with the compiled C core. Scripts must await `tmaCore.ready`."""
+    """Return the model's scripts with the compiled C core.
+
+    Scripts that use the model must first await `tmaCore.ready`.
+    """
     core = base64.b64encode(CORE.read_bytes()).decode()
     return f'const TMA_CORE = "{core}";\n{source(*MODEL)}'
 
@@ -184,8 +187,8 @@ def state_of(subject: object, choice: Choice, *, is_stored: bool = False) -> dic
     """Return the state of the page for a subject and a choice. The subject is a tensor or a map.
 
     The address of a tensor in host memory differs in every run. If `is_stored` is True, the state
-    therefore has another address: `ADDRESS` plus the remainder of the tensor's address modulo the
-    required alignment.
+    therefore does not have this address, but `ADDRESS` plus the remainder of this address modulo
+    the required alignment.
 
     Raises
     ------
@@ -217,7 +220,10 @@ def _tensor_state(tensor: object) -> dict[str, Any]:
 
 
 def _map_state(tensor_map: TensorMap) -> dict[str, Any]:
-    """Return a description of a map's tensor, computed from the map. Packed types become uint8."""
+    """Return a description of a map's tensor, computed from the map.
+
+    A packed type becomes uint8.
+    """
     # The page has no dtype of 4 or 6 bits, so it shows a packed tensor as its bytes.
     row, args = DATA_TYPES[tensor_map.data_type], tensor_map.arguments
     bits = 8 if row.is_packed else row.element_bits

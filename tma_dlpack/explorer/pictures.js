@@ -91,8 +91,8 @@ const hatching = (x, y, width, height) => {
 
 // --- The tensor with the box ----------------------------------------------------------------------
 
-// If a dimension has at most MOST_BOXES boxes, the whole dimension is drawn. Otherwise MOST_TILES boxes are drawn,
-// around the current box.
+// If a dimension is at most as long as MOST_BOXES boxes, the whole dimension is drawn. Otherwise the picture shows only
+// a part of the dimension, as long as MOST_TILES boxes, around the current box.
 const MOST_BOXES = 48, MOST_TILES = 12;
 const MOST_HEIGHT = 420;  // px: the maximum height of the plot
 const MOST_CELLS = 64;  // maximum number of cells in the strip of an outer dimension
@@ -248,8 +248,8 @@ function minimap(sheet, columns, rows) {
 
 // --- The pixels of an im2col column -----------------------------------------------------------------
 
-// Draw the images that the column reads. An image, or each depth of a 3-D image, is drawn as a plane of height and
-// width, with the numbers of the pixels.
+// Draw the images that the column reads. A 2-D image is drawn as one plane of height and width, and a 3-D image as one
+// such plane for each depth. The numbers in a plane are the pixels of the column, in the order of the copy.
 function pixelsPicture(tile, width) {
   const [dh, dw] = tile.imageDims, sheet = new Sheet(width, "the pixels of an im2col column");
   sheet.say(`Global memory: images (${tile.shape.join(", ")}), ${tile.typeName}`, "strong");

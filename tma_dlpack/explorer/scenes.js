@@ -1,7 +1,8 @@
 // Pictures of the moving copy, and of the tile as the tensor core reads it. draw/motion.py and draw/atoms.py are the
 // Python versions.
 
-const MOST_FLYING = 64, SECONDS_PER_CHUNK = 0.22, HOLD_SECONDS = 2.5, FLIGHT = 3;  // a flight lasts 3 chunks
+// A new chunk starts every SECONDS_PER_CHUNK, and its flight lasts FLIGHT * SECONDS_PER_CHUNK.
+const MOST_FLYING = 64, SECONDS_PER_CHUNK = 0.22, HOLD_SECONDS = 2.5, FLIGHT = 3;
 const MOTION_LEAST = 560;  // px; in a narrower panel, tensor, engine and shared memory are stacked
 const ENGINE_AT = 9.4, MEMORY_AT = 14.2, MOTION_COLUMNS = 22.4;  // columns, in chunks from the left edge of the tensor
 const ENGINE_ROWS = 6.4, HEADING_ROWS = 2.4;  // heights in rows of chunks, in the stacked layout
@@ -63,8 +64,8 @@ function copyPicture(tile, width) {
 
 const MOST_ACROSS = 6, MOST_DOWN = 8;  // maximum number of atoms that are drawn in each direction
 
-// Draw the atoms of the tile in shared memory, the K steps that read each atom, and the leading and the stride byte
-// offset.
+// Draw the atoms of the tile in shared memory, the K steps that read each atom, and the two byte offsets (leading and
+// stride).
 function corePicture(operand, width) {
   const { atoms, major, swizzle, leading, stride, starts, kElements } = operand, isPlain = swizzle === "none", isK = major === "K";
   const sheet = new Sheet(width, `the tile as ${operand.instruction} reads it, ${major}-major`);

@@ -12,7 +12,7 @@ const PLAIN = { kind: "tiled", dtype: "float16", split_inner: "", target: "sm_90
 // Kind of map -> its required arguments.
 const OWN = Object.fromEntries(Object.entries(tmaTables.VERBS).map(([kind, { needs }]) => [kind, needs]));
 const OF_KINDS = [...new Set(Object.values(OWN).flat()), "im2col_offsets"];
-const IMAGES = [2, 12, 14, 64];  // the shape of the tensor of an im2col map, if the state has no such shape
+const IMAGES = [2, 12, 14, 64];  // the shape of the tensor of an im2col map, if the state has no shape
 const MOST_LINKED = 256;  // maximum number of chunks that are linked to their place in the tensor
 const MOST_RANK = 8;  // maximum number of dimensions that are read; the rules refuse more than 5
 
@@ -119,8 +119,8 @@ function resultOf(state) {
 
 // --- The tile that is shown ---------------------------------------------------------------------------
 
-// The facts about a tile that the pictures use: the result of tmaModel.tile, to which names and links are added. Lists
-// are row-major, with one entry per dimension of the map.
+// A tile with all data that the pictures need: the result of tmaModel.tile, and for each chunk a name and links to
+// other parts of the pictures. Lists are row-major, with one entry per dimension of the map.
 class ShownTile {
   constructor(state, request) {
     const found = tmaModel.tile(request, state.coords, offsetsOf(state));

@@ -47,7 +47,7 @@ LIVE_TEXT = "The explorer is live as long as its kernel runs; its last picture f
 HINT = "install anywidget for the live explorer: pip install anywidget"
 LAST = "the picture shows the last accepted values"
 ONLY_TILE = "This map has no tensor that could be described again: only the tile can be chosen."
-#: Attributes that Python can set: the arguments and the tile.
+#: Attributes of an `Explorer` that users can set: the arguments and the tile.
 NAMES = tuple(n for n in Choice.__slots__ if n not in ("target", "preparation", "kind"))
 
 
@@ -97,8 +97,8 @@ def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
         return _explore_map(tensor)
     choice = first_choice(tensor, None if target is None else Target.of(target).name)
     first = look(tensor, choice)
-    # `first_choice` found no arguments that the rules accept, so the tensor itself is refused. The
-    # most common reason is that the rows are not padded to 16 bytes.
+    # If the first choice is refused, no arguments satisfy the rules, so the tensor itself is
+    # refused. The most common reason is that the rows are not padded to 16 bytes.
     other = padded(tensor) if not first.report.ok else None
     if other is None:
         return Explorer(tensor, choice)
@@ -114,8 +114,8 @@ def explore(tensor: Tensor, *, target: Target | str | None = None) -> Explorer:
 
 def _explore_map(tensor_map: TensorMap) -> Explorer:
     choice, tensor = choice_of(tensor_map), tensor_map.tensor
-    # The map may be of a view that `shape=` or `strides=` described, and such a map is not a map of
-    # its tensor with these arguments.
+    # The map may be of a view of the tensor that `shape=` or `strides=` described. Then these
+    # arguments make another map of the tensor, so the explorer shows the map without its tensor.
     if tensor is not None and look(tensor, choice).tensor_map == tensor_map:
         return Explorer(tensor, choice)
     return Explorer(tensor_map, choice, ONLY_TILE)
@@ -176,7 +176,7 @@ class Explorer:
 
     @property
     def code(self) -> str:
-        """Python code of the call, and C++ code of the map if the map is accepted."""
+        """The Python code of the call. If the map is accepted, the C++ code of the map follows."""
         return self.look.code
 
     def __getattr__(self, name: str) -> Any:
