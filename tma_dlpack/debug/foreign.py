@@ -1,4 +1,4 @@
-"""Readers of untrusted files, with a size limit, and of a map's bytes in untrusted text.
+"""Readers of untrusted input: files up to a size limit, and dumps of a map's bytes.
 
 `explain`, `decode`, `lint` and `postmortem` use this module to read a file, a pipe, or standard
 input (``-``). Input that begins with the first bytes of gzip or xz is decompressed.
@@ -96,7 +96,7 @@ def _pieces(word: str, rule: str) -> Iterator[bytes]:
 
 
 def _decompressed(file: IO[bytes], name: str, rule: str) -> Iterator[bytes]:
-    """Yield decompressed pieces, so that the caller can stop a decompression bomb at a limit."""
+    """Yield the decompressed bytes in pieces, so that the caller can stop at a limit."""
     first = _exactly(file, 6)
     if first.startswith(_GZIP):
         pieces = _gunzipped(first, file)
@@ -284,7 +284,7 @@ def _at_offsets(text: str) -> bytes | None:
     '01020304010203040102030401020304aa55'
     """
     rows: list[tuple[str, bytes]] = []
-    folded: list[int] = []  # indices of the rows that follow a `*`
+    folded: list[int] = []  # indices in `rows` of the lines that follow a `*`
     for line in text.strip().splitlines():
         found = _OFFSET_LINE.fullmatch(line)
         if line.strip() == _FOLD and rows:
@@ -306,7 +306,7 @@ def _at_offsets(text: str) -> bytes | None:
 
 
 def _unfolded(rows: list[tuple[str, bytes]], folded: list[int], base: int) -> bytes | None:
-    """Return the joined rows, or None if their offsets in this base do not match their sizes."""
+    """Return the joined bytes of the rows, or None if offsets in this base do not fit the bytes."""
     data = b""
     try:
         offsets = [int(offset, base) for offset, _ in rows]
@@ -326,7 +326,7 @@ def _unfolded(rows: list[tuple[str, bytes]], folded: list[int], base: int) -> by
 
 
 def _words(tokens: list[str]) -> bytes | None:
-    """Return the 128 bytes of words of equal width, or None for other tokens."""
+    """Return the 128 bytes if the tokens are words of equal width; otherwise None."""
     if not any(token[:2] in ("0x", "0X") for token in tokens):
         return None
     numbers = [_NUMBER.fullmatch(token) for token in tokens]
@@ -340,7 +340,7 @@ def _words(tokens: list[str]) -> bytes | None:
 
 
 def _digits(tokens: list[str]) -> bytes | None:
-    """Return the bytes of hex digits, or None for other tokens.
+    """Return the bytes if the tokens are hex digits; otherwise None.
 
     Only the first token may begin with 0x.
     """
@@ -355,7 +355,7 @@ def _digits(tokens: list[str]) -> bytes | None:
 
 
 def find_dumps(text: str) -> Iterator[tuple[int, bytes]]:
-    """Yield (number of the first line from 0, bytes) of each different map in a text."""
+    """Yield the first line's index and the bytes of each different map in a text."""
     taken: set[bytes] = set()
     for line, candidate in _candidates(text):
         data = parse_dump(candidate)
@@ -370,7 +370,7 @@ def is_dump_line(line: str) -> bool:
 
 
 def _candidates(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (number of the first line from 0, text) of each part that may be a dump."""
+    """Yield the first line's index and the text of each part that may be a dump."""
     # A short text may be a dump as a whole.
     if (len(text) <= LONGEST_DUMP and "repeats" not in text) or len(text) <= 1_000:
         yield 0, text
@@ -384,7 +384,8 @@ def _candidates(text: str) -> Iterator[tuple[int, str]]:
     words = _ASSIGNED.findall(text[: 64 * LONGEST_DUMP])
     if len(words) in (16, 32, 128):
         yield 0, " ".join(words)
-    # Runs of lines in hex; the empty line at the end completes the last run.
+    # Consecutive lines of hex numbers may be a dump. The empty line at the end completes the last
+    # group of lines.
     run: list[str] = []
     for number, line in enumerate([*text.split("\n"), ""]):
         bare = line.strip()

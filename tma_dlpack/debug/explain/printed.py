@@ -77,8 +77,7 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
 
 
 def _chosen(name: str, block: Block, form: Form) -> Field | None:
-    """Return the field that shows an argument, or None if no field shows the argument with
-    certainty.
+    """Return the field that shows an argument, or None if no field shows it with certainty.
 
     A strong word names the argument in nearly all logs, and a weak word has other meanings too. A
     field with a weak word is used only if it is printed in the same style as other arguments. If

@@ -1,8 +1,9 @@
 """Reader of printouts, which finds fields in a text and groups the fields of each printout.
 
 A field is ``name [index] (unit) = value``; its name is called a word. A block has the fields of one
-printout. A form describes how one project prints the arguments (words.py). If the lines of a block
-may come from several processes, the block is marked as mixed, and its numbers are not read.
+printout. A form describes how one project prints the arguments. The docstring of words.py explains
+strong words and weak words. If the lines of a block may come from several processes, the block is
+marked as mixed, and its numbers are not read.
 """
 
 from __future__ import annotations
@@ -187,10 +188,10 @@ def _comma(inside: str) -> str:
 class Field(NamedTuple):
     """A field of a printout, or a mark between fields.
 
-    `argument` is the driver's name of the argument, `word` is the printed name, and `key` is
-    `key_of` of the word. If `argument` is "", the object is a mark. A mark with a word is the
-    heading of a printout, and a mark without a word is the rest of a broken list. `unit` is
-    "elements", "bytes" or "".
+    `argument` is the driver's name of the argument, `word` is the printed name, and `key` is the
+    word's key in the tables (see `meaning_of`). If `argument` is "", the object is a mark. A mark
+    with a word is the heading of a printout, and a mark without a word is the rest of a broken
+    list. `unit` is "elements", "bytes" or "".
     """
 
     argument: str
@@ -313,7 +314,7 @@ class Block:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The `key_of` of each word of the block, each key once, in the order of the text."""
+        """The keys of the block's fields, each key once, in the order of the text."""
         return tuple(dict.fromkeys(f.key for f in self.fields))
 
     @property
@@ -332,7 +333,7 @@ class Block:
 
 @functools.lru_cache(maxsize=256)
 def _forms_with(keys: frozenset[str]) -> tuple[Form, ...]:
-    """Return the forms that fit a block's keys: at least one set in `any_of` is a subset of `keys`."""
+    """Return the forms that fit a block's keys, which include at least one set of `any_of`."""
     return tuple(form for form in FORMS if any(together <= keys for together in form.any_of))
 
 
