@@ -136,14 +136,14 @@ def _trace(options: argparse.Namespace) -> int:
 
 
 def _program_of(options: argparse.Namespace) -> list[str]:
-    """Return the words of the program to trace; the ``--`` before the program may be omitted."""
+    """Return the program to trace and its arguments; the ``--`` before it may be omitted."""
     unmarked: list[str] = options.unmarked
     if unmarked and options.program and shutil.which(unmarked[0]) is None:
         raise cli.UsageError(
             f"{unmarked[0]} stands before --, and is no program; -o FILE names the file of the "
             "report, and --json is a switch"
         )
-    # A -- after the program's own words belongs to the program.
+    # If the program stands before the --, the -- is one of the program's arguments.
     words = [*unmarked, *["--"] * bool(unmarked and options.program), *options.program]
     if not words:
         example = f"{cli.program()} trace -- python train.py"

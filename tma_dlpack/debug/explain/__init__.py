@@ -69,10 +69,10 @@ def explain(text: str | BaseException, target: tma.Target | str = "sm_90") -> Ex
     -------
     Explanation
         `.reports` has a Report for each encode in the text, with every violation and its fix.
-        `.requests` has the arguments of each encode (innermost first, strides in bytes, None for
-        arguments that were not read). `.notes` has remarks. If nothing can be read, there are no
-        reports, and a note says what is missing. `.symptoms` has the failures that the text shows,
-        in the order of the text.
+        `.requests` has the arguments of each encode (lists begin with the innermost dimension,
+        strides are in bytes, and arguments that were not read are None). `.notes` has remarks. If
+        nothing can be read, there are no reports, and a note says what is missing. `.symptoms` has
+        the failures that the text shows, in the order of the text.
 
     Raises
     ------
@@ -240,7 +240,7 @@ def _printed(log: _Log, target: tma.Target) -> list[_Encode]:
         first, last = min(b.first_line for b in mixed), max(b.last_line for b in mixed)
         around = [line for n, line in log.numbered if first - 12 <= n <= last + 12]
         log.notes.append(failures.mixed_note((first, last), log.text, "\n".join(around)))
-    if whole:  # if there is a complete encode, encodes that are cut off become notes
+    if whole:  # if the text has a complete encode, cut-off encodes become notes
         log.notes += [_cut_note(encode) for encode in cut]
     return whole or cut
 

@@ -79,8 +79,8 @@ def _one_of(keys: Iterable[str]) -> str:
 
 
 _ABOUT = r"(?:CUDA|cuda|Triton Error|descriptor|[Tt]ensor ?[Mm]ap)[^\n]{0,120}?\b"
-#: Forms in which a text shows a result: a code after a word, a code that is alone on its line, a
-#: name, or the driver's description.
+#: Patterns of a `Result` in a text: a code after a word, a code that is alone on its line, a name,
+#: or the driver's description.
 _PATTERNS: Final = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
@@ -109,8 +109,8 @@ _PATTERNS: Final = tuple(
 # A text of at most this number of characters may be a failure in a user's own words. Such a text is
 # also searched for `_SHORT` and `_SHORT_HANG`.
 LONGEST_SYMPTOM = 200
-#: More forms of a result, for texts of at most `LONGEST_SYMPTOM` characters: "got 719", "it dies
-#: with an illegal instruction".
+#: More patterns of a `Result`, for texts of at most `LONGEST_SYMPTOM` characters: "got 719", "it
+#: dies with an illegal instruction".
 _SHORT: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -128,7 +128,7 @@ def places_of(text: str) -> dict[Result, int]:
     patterns = _PATTERNS + _SHORT * (len(text.strip()) <= LONGEST_SYMPTOM)
     matches = (match for pattern in patterns for match in pattern.finditer(text))
     # The keys of `_KNOWN` are phrases in lower case, and names in CUDA's spelling. So each match is
-    # looked up in lower case first, and then as it is.
+    # looked up in lower case first, and then unchanged.
     found = [
         (match.start(), _KNOWN.get(match["key"].lower(), _KNOWN.get(match["key"])))
         for match in matches
@@ -160,7 +160,7 @@ _INVALID_VALUE = (
 
 
 def result_notes(text: str, reports: Sequence[tma.Report]) -> list[str]:
-    """Return notes on the CUDA results in a text; `reports` are about the encodes in the text."""
+    """Return notes on the CUresults in a text; `reports` has the reports on the text's encodes."""
     codes = {result.code: result for result in results_of(text)}
     sticky = [result for code, result in codes.items() if code in targets.STICKY]
     clean = bool(reports) and not any(report.violations for report in reports)

@@ -227,7 +227,8 @@ def _call(read: PrintedArguments) -> dict[str, Any]:
         value = getattr(read, name)
         if name in ARRAYS:
             count_of = lengths.get(name, count)
-            # For a list, `implied` has one value for all entries, such as an element stride of 1.
+            # If the argument is a list, `implied` has one value for all its entries, such as an
+            # element stride of 1.
             every = read.implied.get(name, UNREAD)
             entries = [every if entry is None else entry for entry in value or ()]
             call[name] = (*entries, *[every] * (count_of - len(entries)))

@@ -316,9 +316,10 @@ class _Lists:
     def _without_extra(
         self, values: Entries, rank: int, leading: bool, in_elements: bool
     ) -> Entries | None:
-        """Return strides without a leading element size and without the bytes of the whole tensor.
+        """Return strides without a leading element size, and without a last entry for the whole
+        tensor.
 
-        If the list has an extra entry that is neither of these two numbers, the result is None.
+        If the list has any other extra entry, the result is None.
         """
         size = self.size
         shows_size = not self.form.words and values[0] in (1, 2, 4, 8, size)
@@ -332,8 +333,8 @@ class _Lists:
             if not size and values[0] and not in_elements:
                 self.element_bytes = self.size = values[0]
             return values[1:]
-        # Triton prints `rank` numbers without the innermost stride; the last number is the bytes of
-        # the whole tensor.
+        # Triton prints `rank` numbers without the innermost stride. The last number is the size of
+        # the whole tensor in bytes.
         if len(values) == rank and self.form.name == "Triton":
             before, last = (size, *values)[-2:]
             extent = (*self.values["global_dim"], *(None,) * rank)[rank - 1]

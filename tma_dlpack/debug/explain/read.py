@@ -29,7 +29,8 @@ from tma_dlpack.debug.explain.words import (
 )
 
 # Maximum number of lines between two fields of one printout. `FAR_WHOLE_LINES` applies if the
-# earlier fields already show the extents of the tensor and of the tile.
+# fields before the gap show the extents of both the tensor and the tile. Otherwise, `FAR_LINES`
+# applies.
 FAR_LINES = 12
 FAR_WHOLE_LINES = 3
 # Maximum number of lines between two blocks of a run (see `_mark_mixed`). It is also the maximum
@@ -280,7 +281,8 @@ def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
     before = text[max(0, word.start() - 80) : word.start()]
     cut = _CUT_WORD.search(before)
     whole = cut and meaning_of(cut[1] + word[0])
-    # No printout begins with strides, so "Strides" at the start is the end of "globalStrides".
+    # No printout begins with strides, so "Strides" at the start of the text is the end of
+    # "globalStrides".
     starts = key in ("stride", "strides") and not before.strip()
     return starts or bool(whole and whole[1] != key)
 
@@ -359,7 +361,8 @@ def blocks_in(streams: list[Lines]) -> list[Block]:
     """Return the blocks of all processes' lines, and mark the mixed blocks.
 
     Lines without a process may belong to any process. Therefore, if a block of such lines overlaps
-    a block of a known process, both blocks are marked as mixed, unless both are whole.
+    a block of a known process, both blocks are marked as mixed, unless `is_whole` is true for both
+    blocks.
     """
     blocks = [(stream.process, block) for stream in streams for block in _blocks_of(stream)]
     named = [block for process, block in blocks if process]
@@ -420,9 +423,9 @@ def _add(blocks: list[Block], found: Field) -> None:
         blocks.append(block := Block())
     named = [f for f in block.fields if f.argument == found.argument and f.place == found.place]
     same = next((f for f in named if f.key == found.key), None)
-    # `same` is the block's earlier field with this word. If the new field has the same value and
-    # the same line, it is a repetition, which is skipped. If the new field is on another line or
-    # has another value, it begins a new block.
+    # `same` is an earlier field of the block with the same word as the new field, `found`. If the
+    # new field has the same value and the same line, it is a repetition, which is skipped. If the
+    # new field is on another line or has another value, it begins a new block.
     if same is not None:
         again = same.value[:2] == found.value[:2] and same.line == found.line
         if again or (not found.strong and same.sign != found.sign):
@@ -459,7 +462,7 @@ def _mark_mixed(blocks: list[Block]) -> None:
 
 
 def _agree(a: Block, b: Block) -> bool:
-    """Return whether two blocks have the same words for the arguments that both show."""
+    """Return whether two blocks have the same word for each argument that both blocks show."""
     spelled = [{f.argument: f.word for f in block.fields} for block in (a, b)]
     return all(spelled[0][name] == spelled[1][name] for name in spelled[0].keys() & spelled[1])
 

@@ -59,7 +59,7 @@ _PARTS: Final = {
 
 
 def _sentences() -> Iterator[Sentence]:
-    # A row "# printer | source" is the heading of rows "RULE pattern".
+    # A row "# printer | source" comes before the rows "RULE pattern" of this printer's checks.
     printer = source = ""
     for cells in _TABLES["CHECKS"]:
         first, _, rest = cells[0].partition(" ")
@@ -285,7 +285,7 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: tma.Target) ->
         layout = dlpack.Layout(device_type, device_id, code, bits, lanes, 0, shape, strides)
         view = dlpack.TensorView(address, *dlpack.check_layout(layout), "DLTensor")
     except tma.TmaPreconditionError as error:
-        if bits == 0:  # tma_dlpack_make.hpp writes 0 bits for a dtype without a name
+        if bits == 0:  # tma_dlpack_make.hpp writes 0 bits for an unknown dtype
             return tma.Report(tuple(replace(v, fix=_NO_BITS, source="") for v in error.violations))
         return tma.Report(error.violations)
     # The Python functions' lists are outermost first, so the driver's arrays are reversed.

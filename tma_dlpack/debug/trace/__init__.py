@@ -43,7 +43,7 @@ from tma_dlpack.debug.trace.traced import TracedMap, merged
 
 # Environment variables that inject.c reads: the folder to write into, and paths of libcupti.so.
 FOLDER, CUPTI = "TMA_DLPACK_TRACE", "TMA_DLPACK_TRACE_CUPTI"
-# Seconds between two searches of a running program's folder for new refused calls.
+# Seconds between two searches for new refused calls in the folder of a running program.
 _PAUSE_SECONDS = 0.02
 # Maximum number of refused calls that are printed to standard error. The report has all calls.
 _MOST_EXPLAINED = 20

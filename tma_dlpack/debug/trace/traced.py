@@ -167,8 +167,8 @@ def _traced(
     if first["call"] in KIND_OF:
         arguments = _encoded(KIND_OF[first["call"]], first)
     else:
-        # No encode was recorded for this map. It comes from cuTensorMapReplaceAddress, or was found
-        # in a kernel's parameter.
+        # No encode was recorded for this map. The record is about cuTensorMapReplaceAddress, or
+        # about a kernel's parameter.
         before = made if data else _decoded(bytes.fromhex(first["before"]), known)
         arguments = PrintedArguments() if before is None else of_map(before)
         if "global_address" in first:  # the new address of cuTensorMapReplaceAddress
