@@ -316,8 +316,7 @@ class _Lists:
     def _without_extra(
         self, values: Entries, rank: int, leading: bool, in_elements: bool
     ) -> Entries | None:
-        """Return strides without a leading element size, and without a last entry for the whole
-        tensor.
+        """Return strides without a leading element size, and without a trailing size of the tensor.
 
         If the list has any other extra entry, the result is None.
         """
