@@ -3,8 +3,8 @@
 A failure is an error code of the driver, such as 719, or a symptom, such as a hang. To add a
 failure, add a block to failures.txt and a text to tests/golden/failures.json. The function
 `places_of` recognises the driver's error codes and their names. All other failures are recognised
-by the patterns of their blocks in failures.txt. `where_notes` explains where projects print an
-encode's arguments.
+by the patterns of their blocks in failures.txt. A hang is also recognised by `_HANGS` and
+`_SHORT_HANG`. `where_notes` explains where projects print an encode's arguments.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ _PATTERNS: Final = tuple(
         r"(?P<key>out of bounds|misaligned)",
     )
 )
-# A text of at most this number of characters may be a failure in a user's own words. Such a text is
-# also searched for `_SHORT` and `_SHORT_HANG`.
+# A text of at most this number of characters may be a failure in a user's own words. Only such a
+# text is searched with the patterns `_SHORT` and `_SHORT_HANG`.
 LONGEST_SYMPTOM = 200
 #: More patterns of a `Result`, for texts of at most `LONGEST_SYMPTOM` characters: "got 719", "it
 #: dies with an illegal instruction".
@@ -124,7 +124,7 @@ _SHORT: Final = tuple(
 
 
 def places_of(text: str) -> dict[Result, int]:
-    """Return each CUresult in a text -> the index of its first mention, sorted by this index."""
+    """Return each CUresult in a text -> the index of its first mention, in ascending order."""
     patterns = _PATTERNS + _SHORT * (len(text.strip()) <= LONGEST_SYMPTOM)
     matches = (match for pattern in patterns for match in pattern.finditer(text))
     # The keys of `_KNOWN` are phrases in lower case, and names in CUDA's spelling. So each match is

@@ -5,8 +5,8 @@ A form describes how one project prints the arguments (words.py). Lists are conv
 driver's order, unit and length.
 
 A list is not read if its length fits neither the rank nor the other lists. It is also not read if
-the block has a known form, and a project with this form never prints such a list. An entry is not
-read if the log hides its digits, as in ``40**``. A value that is not read is None.
+the printing project is known and never prints such a list. An entry is not read if the log hides
+its digits, as in ``40**``. A value that is not read is None.
 """
 
 from __future__ import annotations

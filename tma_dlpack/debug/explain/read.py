@@ -335,7 +335,7 @@ class Block:
 
 @functools.lru_cache(maxsize=256)
 def _forms_with(keys: frozenset[str]) -> tuple[Form, ...]:
-    """Return the forms that fit a block's keys, which include at least one set of `any_of`."""
+    """Return the forms for which `keys` includes at least one of the sets in `any_of`."""
     return tuple(form for form in FORMS if any(together <= keys for together in form.any_of))
 
 

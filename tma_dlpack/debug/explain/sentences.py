@@ -157,7 +157,7 @@ def _device_fix(found: str, limit: str) -> str:
 
 
 def device_checks(text: str) -> Iterator[tuple[int, tma.Violation]]:
-    """Yield the index in the text and the violation of each failed device check."""
+    """Yield each failed device check, as its index in the text and its violation."""
     # Many threads print the same check. Their lines differ only in the block and the thread.
     failed: dict[tuple[str, ...], list[re.Match[str]]] = {}
     for match in _DEVICE_CHECK.finditer(text):
@@ -241,7 +241,7 @@ class RefusedCall:
 
 
 def says_in(text: str) -> Iterator[tuple[int, tma.Violation]]:
-    """Yield the index in the text and the violation of each refusal that shows no driver call."""
+    """Yield each refusal that shows no driver call, as its index in the text and its violation."""
     for line in _LINE.finditer(text):
         for pattern, argument, limit, fix in _TABLES["SAYS"]:
             if found := re.match(pattern, line[1]):

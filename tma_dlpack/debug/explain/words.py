@@ -144,7 +144,7 @@ def member_of(argument: str, value: int | str) -> Any:
         and not meanings.has_name(enum, tail)
     ):
         return None  # a name that was cut off
-    for word in (value, tail):  # the whole name ("cute::B64"), then without its scope ("B64")
+    for word in (value, tail):  # first the whole name, "cute::B64", then "B64" without its scope
         printed = _PRINTED.get((argument, str(word).lower()))
         member = meanings.parse(enum, word) if printed is None else enum(printed)
         if member is not None:
@@ -241,7 +241,7 @@ _NORMAL: Final = tuple(
         ("\xa0(?!\\d)", " "),
         # thousands separators other than commas: 4_096, 4'096
         ("(?<![\\w.'])\\d{1,3}(?:[_'’\xa0\u2009\u202f]\\d{3})+(?![\\w'’])", _digits),
-        # 4,096 is a number with a separator of thousands, because no entry of a list begins with 0
+        # no entry of a list begins with 0, so 4,096 has a separator of thousands; it becomes ?
         (r"(?<![\w.,])\d{1,3}(?:,\d{3})*,0\d\d(?:,\d{3})*(?!\w)", "?"),
         (MULTI_WORD.pattern, r"\1_\2"),
         (r"(?<!\w)'([^'\n]{0,80})'(?!\w)", r" \1 "),
