@@ -56,7 +56,8 @@ def _texts(words: list[str]) -> Iterator[tuple[str, str]]:
 
     files = [word == foreign.STDIN or foreign.is_there(word) for word in words]
     paths = [_is_path(word) for word in words]
-    # "my kernel hangs" is a sentence, even if a folder named "kernel" exists.
+    # "my kernel hangs" is a sentence, even if a folder named "kernel" exists. So one of the words
+    # must look like the path of an existing file.
     if len(words) > 1 and not any(map(and_, files, paths)):
         files = [False]
     if not any(files) and not all(paths):
@@ -90,7 +91,7 @@ def _show_each(options: argparse.Namespace, found: Sequence[tuple[str, Any]], **
 
 
 def _page(found: Sequence[tuple[str, Any]]) -> str:
-    """Return the HTML of the results of files; with several files, each below the file's name."""
+    """Return the results as HTML. If there are several, each result is below its file's name."""
     from tma_dlpack.debug.core import cards
 
     names = [cards.bold(coerce.printable(name)) * (len(found) > 1) for name, _ in found]
@@ -98,7 +99,7 @@ def _page(found: Sequence[tuple[str, Any]]) -> str:
 
 
 class _Several(NamedTuple):
-    """Results of several files, which `to_json` writes as one list."""
+    """The results of several files, which `to_json` writes as one JSON array."""
 
     all: list[Any]
 
@@ -135,14 +136,14 @@ def _trace(options: argparse.Namespace) -> int:
 
 
 def _program_of(options: argparse.Namespace) -> list[str]:
-    """Return the words of the program to trace; the ``--`` before the program may be omitted."""
+    """Return the program to trace and its arguments; the ``--`` before it may be omitted."""
     unmarked: list[str] = options.unmarked
     if unmarked and options.program and shutil.which(unmarked[0]) is None:
         raise cli.UsageError(
             f"{unmarked[0]} stands before --, and is no program; -o FILE names the file of the "
             "report, and --json is a switch"
         )
-    # A -- after the program's own words belongs to the program.
+    # If the program stands before the --, the -- is one of the program's arguments.
     words = [*unmarked, *["--"] * bool(unmarked and options.program), *options.program]
     if not words:
         example = f"{cli.program()} trace -- python train.py"

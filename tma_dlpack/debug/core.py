@@ -1,7 +1,8 @@
 """All names from outside of `debug/` that the tools in `debug/` use.
 
-`tests/test_layers.py` allows at most 30 names. A name is imported on its first use. The command
-line imports `commands.py` to register its commands, even if none of these commands runs.
+The test `tests/test_layers.py` allows at most 30 names. Every start of the command line imports
+`commands.py`, even if none of the commands in `debug/` runs. So each name is imported only on its
+first use.
 """
 
 from __future__ import annotations

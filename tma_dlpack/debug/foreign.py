@@ -1,4 +1,4 @@
-"""Readers of untrusted files, with a size limit, and of a map's bytes in untrusted text.
+"""Readers of untrusted input: files up to a size limit, and dumps of a map's bytes.
 
 `explain`, `decode`, `lint` and `postmortem` use this module to read a file, a pipe, or standard
 input (``-``). Input that begins with the first bytes of gzip or xz is decompressed.
@@ -96,7 +96,7 @@ def _pieces(word: str, rule: str) -> Iterator[bytes]:
 
 
 def _decompressed(file: IO[bytes], name: str, rule: str) -> Iterator[bytes]:
-    """Yield decompressed pieces, so that the caller can stop a decompression bomb at a limit."""
+    """Yield the decompressed bytes in pieces, so that the caller can stop at a limit."""
     first = _exactly(file, 6)
     if first.startswith(_GZIP):
         pieces = _gunzipped(first, file)
@@ -171,7 +171,7 @@ def _too_large(word: str, most_bytes: int, rule: str) -> tma.TmaPreconditionErro
 
 
 def refusing(rule: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a reader of foreign bytes so that an unexpected exception becomes a refusal."""
+    """Decorate a reader of untrusted input so that an unexpected exception becomes a refusal."""
 
     def decorated(read: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(read)
@@ -215,7 +215,7 @@ _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F]+)")
 # Maximum number of characters of a dump. The output of gdb's x/128xb has 1,500
 # characters.
 LONGEST_DUMP = 8_000
-# A line of a dump: a hex number, which may follow a label, or 16 to 32 bytes without blanks.
+# A line of a dump: an optional label and a hex number, or 16 to 32 bytes without blanks.
 _HEX_LINE = re.compile(
     r"(?:[^\n:{}=]{0,60}:)?[ \t]*(?:0[xX])?[0-9a-fA-F]{2,16}(?:[ \t,;:|].*)?|[0-9a-fA-F]{32,64}"
 )
@@ -223,7 +223,8 @@ _HEX_LINE = re.compile(
 _FOUR = re.compile(
     r"(?:[^\n:{}=]{0,60}:)?(?:[ \t,]*(?:0[xX])?[0-9a-fA-F]{2,16}(?![\w:.-])){4}|[0-9a-f]{64}"
 )
-# A C list in braces; an assignment "opaque[3] = 0x12"; 256 hex digits.
+# Parts of a text that may be a dump: a C list in braces, an assignment "opaque[3] = 0x12", and 256
+# hex digits.
 _BRACES = re.compile(r"\{[^{}]{40,4000}\}")
 _ASSIGNED = re.compile(r"(?<!\w)\w{1,40}\[[ \t]*\d{1,3}\][ \t]*=[ \t]*(0[xX][0-9a-fA-F]{1,16})\b")
 _DIGITS = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{256}(?![0-9a-fA-F])")
@@ -238,8 +239,8 @@ _OFFSET_LINE = re.compile(
 # hexdump and od write * in place of lines that equal the line above.
 _FOLD, _MOST_LINES = "*", 1 << 12
 
-# Number of words in a map's dump -> bytes of a word, from 128 words of 1 byte to 16 words of 8
-# bytes.
+# Number of words in a map's dump -> size of a word in bytes. A dump has between 128 words of 1 byte
+# and 16 words of 8 bytes.
 _WORD_BYTES = {targets.MAP_BYTES // width: width for width in (1, 2, 4, 8)}
 
 
@@ -276,15 +277,15 @@ def parse_dump(text: str) -> bytes | None:
 def _at_offsets(text: str) -> bytes | None:
     r"""Return the bytes in lines of hexdump, od or xxd, or None for other texts.
 
-    Each line has an offset, then bytes or words. The offsets are read in the base in which they
-    match the number of bytes before them. The offsets also show how many lines a `*` replaces.
-    Words after an offset without a colon are little-endian.
+    Each line has an offset, then bytes or words. The offsets are read in base 16, 8 or 10: the base
+    in which each offset equals the number of bytes before it. The offsets also show how many lines
+    a `*` replaces. Words after an offset without a colon are little-endian.
 
     >>> _at_offsets("0000000 0201 0403\n*\n0000010 55aa\n0000012").hex()
     '01020304010203040102030401020304aa55'
     """
     rows: list[tuple[str, bytes]] = []
-    folded: list[int] = []  # indices of the rows that follow a `*`
+    folded: list[int] = []  # indices in `rows` of the lines that follow a `*`
     for line in text.strip().splitlines():
         found = _OFFSET_LINE.fullmatch(line)
         if line.strip() == _FOLD and rows:
@@ -306,7 +307,7 @@ def _at_offsets(text: str) -> bytes | None:
 
 
 def _unfolded(rows: list[tuple[str, bytes]], folded: list[int], base: int) -> bytes | None:
-    """Return the joined rows, or None if their offsets in this base do not match their sizes."""
+    """Return the joined bytes of the rows, or None if offsets in this base do not fit the bytes."""
     data = b""
     try:
         offsets = [int(offset, base) for offset, _ in rows]
@@ -326,7 +327,7 @@ def _unfolded(rows: list[tuple[str, bytes]], folded: list[int], base: int) -> by
 
 
 def _words(tokens: list[str]) -> bytes | None:
-    """Return the 128 bytes of words of equal width, or None for other tokens."""
+    """Return the 128 bytes if the tokens are words of equal width; otherwise None."""
     if not any(token[:2] in ("0x", "0X") for token in tokens):
         return None
     numbers = [_NUMBER.fullmatch(token) for token in tokens]
@@ -340,7 +341,7 @@ def _words(tokens: list[str]) -> bytes | None:
 
 
 def _digits(tokens: list[str]) -> bytes | None:
-    """Return the bytes of hex digits, or None for other tokens.
+    """Return the bytes if the tokens are hex digits; otherwise None.
 
     Only the first token may begin with 0x.
     """
@@ -355,7 +356,7 @@ def _digits(tokens: list[str]) -> bytes | None:
 
 
 def find_dumps(text: str) -> Iterator[tuple[int, bytes]]:
-    """Yield (number of the first line from 0, bytes) of each different map in a text."""
+    """Yield, for each different map in a text, the index of its first line and its bytes."""
     taken: set[bytes] = set()
     for line, candidate in _candidates(text):
         data = parse_dump(candidate)
@@ -370,7 +371,7 @@ def is_dump_line(line: str) -> bool:
 
 
 def _candidates(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (number of the first line from 0, text) of each part that may be a dump."""
+    """Yield, for each part that may be a dump, the index of its first line and its text."""
     # A short text may be a dump as a whole.
     if (len(text) <= LONGEST_DUMP and "repeats" not in text) or len(text) <= 1_000:
         yield 0, text
@@ -384,7 +385,8 @@ def _candidates(text: str) -> Iterator[tuple[int, str]]:
     words = _ASSIGNED.findall(text[: 64 * LONGEST_DUMP])
     if len(words) in (16, 32, 128):
         yield 0, " ".join(words)
-    # Runs of lines in hex; the empty line at the end completes the last run.
+    # Consecutive lines of hex numbers may be a dump. The empty line at the end completes the last
+    # group of lines.
     run: list[str] = []
     for number, line in enumerate([*text.split("\n"), ""]):
         bare = line.strip()

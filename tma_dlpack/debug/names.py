@@ -49,7 +49,7 @@ def demangled(names: Iterable[str]) -> dict[str, str]:
 def short_name(name: str) -> str:
     """Return the C++ name of a mangled function, without parameters and template arguments.
 
-    Demangling by this function needs no C++ library.
+    Unlike `demangle`, this function needs no C++ library.
 
     >>> short_name("_ZN4gemm6kernelILi128EEEv14CUtensorMap_st"), short_name("copy")
     ('gemm::kernel<...>', 'copy')

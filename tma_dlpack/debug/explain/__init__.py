@@ -1,17 +1,18 @@
-"""`explain`: the cause of a failed encode or launch, from the text that the program printed.
+"""`explain`, which finds the cause of a failed encode or launch in the text that a program printed.
 
-`words` splits a text by process, normalises its numbers, and has the tables of the words for
-arguments. `read` groups the lines ``name = value`` of one printout into a block. `printed` converts
-a block to the driver's arguments, and `judge` checks these arguments against the rules. `sentences`
-recognises the error messages of other projects. `failures` recognises the driver's results and all
-other failures, and ranks the causes of a failure.
+`words` splits a text by process, normalises its numbers, and has the tables of the names that
+programs print for the driver's arguments. `read` groups the lines ``name = value`` of one printout
+into a block. `printed` converts a block to the driver's arguments, and `judge` checks these
+arguments against the rules. `sentences` recognises the error messages of other projects. `failures`
+recognises error codes of the driver, and failures without a code, such as a hang. It ranks the
+causes of each failure.
 
-Text files next to the modules describe the printouts of other projects, one row per project. To add
-a format, add a row to FORMS in words.txt. The row lists the words that identify a block of the
-format. It also lists the differences between the printout and the driver's arguments, such as the
-unit of strides and the arguments that are not printed. Add new spellings of arguments to STRONG or
-WEAK in words.txt. Add an example printout with the expected arguments to
-tests/debug/printed_forms.py.
+The text files next to the modules have tables. Table FORMS of words.txt describes how other
+projects print the arguments, in one row per format. To add a format, add a row. The row lists the
+words by which `read` recognises a printout in this format. It also lists the differences between
+the printout and the driver's arguments, such as the unit of strides and the arguments that are not
+printed. Add new names of arguments to table STRONG or WEAK of words.txt. Add an example printout
+with the expected arguments to tests/debug/printed_forms.py.
 """
 
 from __future__ import annotations
@@ -35,15 +36,17 @@ NOTHING_READ = (
     "this text has neither an encode nor a failure that TMA explains; the lines around the first "
     "error are missing, or the arguments of the encode, which `tma-dlpack trace -- PROGRAM` prints"
 )
-# Maximum number of notes of each kind.
+# Maximum number of error messages of other projects that are reported. If there are this many
+# notes, no remarks on printouts are added.
 MOST_NOTES = 100
 # Maximum number of characters of a text that is read whole. In a longer text, lines that cannot
 # belong to an encode are skipped.
 LONG = 1 << 18
 # Maximum number of characters of a line. A longer line is read in pieces.
 LONGEST = 10_000
-# Maximum number of characters of all lines that may belong to an encode. If there are more
-# characters, the lines in the middle are skipped. The last line that is read may exceed the limit.
+# Maximum number of characters that are read in all, from the lines that may belong to an encode. If
+# these lines have more characters, the lines in the middle of the text are skipped. The number may
+# be exceeded slightly, because lines are read whole.
 MOST_READ = 1 << 19
 
 
@@ -54,11 +57,11 @@ def explain(text: str | BaseException, target: tma.Target | str = "sm_90") -> Ex
     Parameters
     ----------
     text : str or BaseException
-        The printed arguments of an encode, a traceback or a whole log, pasted source of the call, a
-        dump of a map's 128 bytes, or a failure after a launch ("misaligned address", 719, "my
-        kernel hangs"). Line prefixes and colours are ignored. A log may contain the lines of
-        several processes if each line names its process. If `text` is an exception, its message is
-        read.
+        Any of these: the printed arguments of an encode; a traceback or a whole log; the source
+        code of the call; a dump of a map's 128 bytes; or a failure after a launch ("misaligned
+        address", 719, "my kernel hangs"). Line prefixes and colours are ignored. A log may contain
+        the lines of several processes if each line names its process. If `text` is an exception,
+        its message is read.
     target : Target or str
         The GPU that the encode was for.
 
@@ -66,24 +69,24 @@ def explain(text: str | BaseException, target: tma.Target | str = "sm_90") -> Ex
     -------
     Explanation
         `.reports` has a Report for each encode in the text, with every violation and its fix.
-        `.requests` has the arguments of each encode (innermost first, strides in bytes, None for
-        arguments that were not read). `.notes` has remarks. If nothing can be read, there are no
-        reports, and a note says what is missing. `.symptoms` has the failures that the text shows,
-        in the order of the text.
+        `.requests` has the arguments of each encode (lists begin with the innermost dimension,
+        strides are in bytes, and arguments that were not read are None). `.notes` has remarks. If
+        nothing can be read, there are no reports, and a note says what is missing. `.symptoms` has
+        the failures that the text shows, in the order of the text.
 
     Raises
     ------
     TmaPreconditionError
-        If `text` is not a str, or `target` is not a target. The content of a str never causes an
-        error.
+        If `text` is neither a str nor an exception, or `target` is not a target. The content of a
+        str never causes an error.
 
     Notes
     -----
-    `explain` reads the formats of CUTLASS, Triton, DeepGEMM, TensorRT-LLM and FlashInfer, TileLang,
-    ThunderKittens, FlashMLA, XLA and others, and ``name = value`` lines with the driver's names.
-    The errors 700, 715, 719 and 999 come from an earlier kernel, and a note reports this. A number
-    that is masked, cut off, or mixed with another process's output is not read, so no rule is
-    checked with this number.
+    `explain` reads ``name = value`` lines with the driver's names. It also reads the formats of
+    CUTLASS, Triton, DeepGEMM, TensorRT-LLM, FlashInfer, TileLang, ThunderKittens, FlashMLA, XLA and
+    other projects. The errors 700, 715, 719 and 999 come from an earlier kernel. If the text has
+    one of them, a note says so. A number that is masked, cut off, or mixed with another process's
+    output is not read, so no rule is checked with this number.
 
     Examples
     --------
@@ -121,7 +124,8 @@ def _explained(text: str | BaseException, known: tma.Target) -> Explanation:
     reports = tuple(encode.report for encode in read)
     maps = [encode.arguments for encode in read if encode.arguments.shown()]
     seen: list[failures.FoundFailure] = []
-    # A failed device check ends its kernel with __trap, so the launch error has no other cause.
+    # A failed device check of tma_dlpack.h ends its kernel with __trap. So this check is the only
+    # cause of the launch error.
     if any(encode.arguments.printed_by == CHECKED_BUILD for encode in read):
         notes.append("the error of the launch comes from the failed check, which ends the kernel")
     else:
@@ -140,7 +144,7 @@ def _explained(text: str | BaseException, known: tma.Target) -> Explanation:
 
 
 class _Encode(NamedTuple):
-    """An encode in the text: its first line, its arguments, and the verdict on them."""
+    """An encode that a text shows: the number of its first line, its arguments, and a report."""
 
     line: int
     arguments: PrintedArguments
@@ -179,8 +183,9 @@ class _Log(Lines):
 def _near_words(lines: list[tuple[int, str]], places: range) -> tuple[set[int], int | None]:
     """Return the indices of lines near a word of `_MAY_BELONG` or near bytes of a map.
 
-    The search visits `places` and ends when the lines have half of `MOST_READ` characters. The
-    second value is the index at which the search ended, or None if it visited all places.
+    The search visits the indices in `places`. It ends when the found lines have more than half of
+    `MOST_READ` characters. The second value is the index at which the search ended, or None if it
+    visited all places.
     """
     kept: set[int] = set()
     size = 0
@@ -211,12 +216,12 @@ _MAY_BELONG: Final = re.split(
 
 
 def _printed(log: _Log, target: tma.Target) -> list[_Encode]:
-    """Return the encodes whose arguments are printed; add notes about blocks that are not read."""
+    """Return the encodes whose arguments the text shows; add notes about unread printouts."""
     mixed: list[Block] = []
     whole: list[_Encode] = []
     cut: list[_Encode] = []
-    # The lines that tma_dlpack_make.hpp printed also contain the driver's names. They are removed
-    # here, because `_refused` reads them.
+    # The lines that tma_dlpack_make.hpp printed also contain the driver's names. These lines are
+    # removed here, because `_refused` reads them.
     others = sentences.REFUSED_CALL.sub("", log.text).split("\n")
     numbered = [(number, line) for (number, _), line in zip(log.numbered, others, strict=True)]
     for block in blocks_in(streams_of(numbered)):
@@ -235,7 +240,7 @@ def _printed(log: _Log, target: tma.Target) -> list[_Encode]:
         first, last = min(b.first_line for b in mixed), max(b.last_line for b in mixed)
         around = [line for n, line in log.numbered if first - 12 <= n <= last + 12]
         log.notes.append(failures.mixed_note((first, last), log.text, "\n".join(around)))
-    if whole:  # if there is a complete encode, encodes that are cut off become notes
+    if whole:  # if the text has a complete encode, cut-off encodes become notes
         log.notes += [_cut_note(encode) for encode in cut]
     return whole or cut
 
@@ -274,7 +279,7 @@ def _dumped(log: _Log, target: tma.Target) -> Iterator[_Encode]:
 
 
 def _refused(log: _Log, target: tma.Target) -> Iterator[_Encode]:
-    """Yield the calls that the C++ header refused."""
+    """Yield the calls that the C++ header refused, according to its messages in the text."""
     if sentences.BEGINS not in log.text:
         return
     for found in sentences.REFUSED_CALL.finditer(log.text):
@@ -322,8 +327,8 @@ class Explanation:
     requests : tuple of PrintedArguments
         The driver's arguments of each encode, with None for arguments that are not printed.
     notes : tuple of str
-        Remarks that are not about one argument, such as the error of an earlier kernel, the causes
-        of a failed launch, or text that is cut off or mixed.
+        Remarks, for example about the error of an earlier kernel, about the causes of a failed
+        launch, or about lines that are cut off or mixed.
     target : str
         The GPU that the encodes were checked for.
     symptoms : tuple of str

@@ -1,8 +1,10 @@
-"""Reader of the failures and the driver's results that a text shows, with causes and next steps.
+"""Finder of the failures that a text shows, with their causes and the next steps.
 
-To add a failure, add a block to failures.txt and a text to tests/golden/failures.json. The patterns
-of `places_of` recognise the driver's results. Every other failure is recognised by the patterns of
-its block in failures.txt. `where_notes` explains where projects print an encode's arguments.
+A failure is an error code of the driver, such as 719, or a symptom, such as a hang. To add a
+failure, add a block to failures.txt and a text to tests/golden/failures.json. The function
+`places_of` recognises the driver's error codes and their names. All other failures are recognised
+by the patterns of their blocks in failures.txt. A hang is also recognised by `_HANGS` and
+`_SHORT_HANG`. `where_notes` explains where projects print an encode's arguments.
 """
 
 from __future__ import annotations
@@ -34,18 +36,19 @@ RESULTS: Final[tuple[Result, ...]] = tuple(
     Result(int(code), f"CUDA_ERROR_{name}", *words) for code, name, *words in _OF_RESULTS["RESULTS"]
 )
 
-#: Name of an error in the CUDA runtime (such as cudaErrorIllegalAddress) -> its result.
+#: Name of an error in the CUDA runtime (such as cudaErrorIllegalAddress) -> the driver's `Result`.
 _RUNTIME: Final = {
     "cudaError" + r.name[11:].title().replace("_", "").replace("Failed", "Failure"): r
     for r in RESULTS
     if r.code in targets.STICKY
 }
-#: A phrase that people quote from the driver's description -> its result.
+#: A part of a driver's description that people often quote -> the `Result` with this description.
 _PHRASES: Final = {
     part: next(r for r in RESULTS if part in r.words)
     for part in ("illegal memory access", "illegal instruction", "launch failure")
 }
-#: Words of cuda-gdb, compute-sanitizer or the kernel log -> their result.
+#: Words that cuda-gdb, compute-sanitizer or the kernel log print for an error -> the `Result` of
+#: this error.
 _TOOL_PHRASES: Final = {
     words: next(r for r in RESULTS if r.code == code)
     for code, said in (
@@ -58,10 +61,10 @@ _TOOL_PHRASES: Final = {
     )
     for words in said
 }
-#: Codes whose description only CUDA prints. The description of any other code counts only if its
-#: line also names CUDA or a tensor map.
+#: Codes whose descriptions only CUDA prints. These descriptions are recognised on every line. The
+#: description of any other code is recognised only if its line also names CUDA or a tensor map.
 _OF_CUDA_ALONE = frozenset({700, 702, 710, 714, 715, 717, 719})
-# Every text that the group `key` of a pattern may match (names, phrases, codes) -> its result.
+# Every name, phrase or code that the group `key` of a pattern may match -> its `Result`.
 _KNOWN: Final = (
     _RUNTIME
     | _PHRASES
@@ -76,8 +79,8 @@ def _one_of(keys: Iterable[str]) -> str:
 
 
 _ABOUT = r"(?:CUDA|cuda|Triton Error|descriptor|[Tt]ensor ?[Mm]ap)[^\n]{0,120}?\b"
-#: Forms in which a text shows a result: a code after a word, a code that is alone on its line, a
-#: name, or the driver's description.
+#: Patterns of a `Result` in a text: a code after a word, a code that is alone on its line, a name,
+#: or the driver's description.
 _PATTERNS: Final = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
@@ -103,10 +106,11 @@ _PATTERNS: Final = tuple(
         r"(?P<key>out of bounds|misaligned)",
     )
 )
-# Maximum number of characters of a text that only names a failure.
+# A text of at most this number of characters may be a failure in a user's own words. Only such a
+# text is searched with the patterns `_SHORT` and `_SHORT_HANG`.
 LONGEST_SYMPTOM = 200
-#: More forms of a result, for texts of at most `LONGEST_SYMPTOM` characters: "got 719", "it dies
-#: with an illegal instruction".
+#: More patterns of a `Result`, for texts of at most `LONGEST_SYMPTOM` characters: "got 719", "it
+#: dies with an illegal instruction".
 _SHORT: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
@@ -120,10 +124,11 @@ _SHORT: Final = tuple(
 
 
 def places_of(text: str) -> dict[Result, int]:
-    """Return each CUresult in a text and the index of its first mention, in ascending order."""
+    """Return each CUresult in a text -> the index of its first mention, in ascending order."""
     patterns = _PATTERNS + _SHORT * (len(text.strip()) <= LONGEST_SYMPTOM)
     matches = (match for pattern in patterns for match in pattern.finditer(text))
-    # The keys of `_KNOWN` are phrases in lower case, and names in CUDA's spelling.
+    # The keys of `_KNOWN` are phrases in lower case, and names in CUDA's spelling. So each match is
+    # looked up in lower case first, and then unchanged.
     found = [
         (match.start(), _KNOWN.get(match["key"].lower(), _KNOWN.get(match["key"])))
         for match in matches
@@ -155,7 +160,7 @@ _INVALID_VALUE = (
 
 
 def result_notes(text: str, reports: Sequence[tma.Report]) -> list[str]:
-    """Return notes on the CUDA results in a text; `reports` are about the encodes in the text."""
+    """Return notes on the CUresults in a text; `reports` has the reports on the text's encodes."""
     codes = {result.code: result for result in results_of(text)}
     sticky = [result for code, result in codes.items() if code in targets.STICKY]
     clean = bool(reports) and not any(report.violations for report in reports)
@@ -177,7 +182,10 @@ def result_notes(text: str, reports: Sequence[tma.Report]) -> list[str]:
 
 
 def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
-    """Return a note on why mixed lines are not read, and on error codes near these lines."""
+    """Return a note on lines in which the output of several processes is mixed.
+
+    The note says why these lines are not read, and explains error codes near these lines.
+    """
     known = dict.fromkeys(map(_KNOWN.get, re.findall(r"(?<![\w.])\d{3}(?![\w.])", around)))
     found = [r for r in known if r and r.code in targets.STICKY and r.name not in text]
     return (
@@ -192,10 +200,10 @@ def mixed_note(lines: tuple[int, int], text: str, around: str) -> str:
 
 
 def where_notes(text: str, is_mixed: bool) -> list[str]:
-    """Return a note on where a project prints the arguments that are missing in the text.
+    """Return at most one note, on where a project prints the arguments that the text lacks.
 
-    The note is from the first row with a matching pattern in the table HEADINGS. There is no note
-    if `is_mixed` is true, because `mixed_note` explains a mixed text.
+    The note comes from the first row of table HEADINGS (results.txt) whose pattern matches. If
+    `is_mixed` is true, there is no note, because `mixed_note` explains a mixed text.
     """
     headings = [
         (p, where) for pattern, p, where in _OF_RESULTS["HEADINGS"] if re.search(pattern, text)
@@ -211,9 +219,9 @@ def where_notes(text: str, is_mixed: bool) -> list[str]:
 # This id in `Failure.replaced_by` stands for the arguments of an encode. If a text shows such
 # arguments, the failure is dropped, because the report on the encode replaces the failure's causes.
 ENCODE = "encode"
-# The `source` of failures that end a launch.
+# The value of `Failure.source` for failures whose causes were measured.
 _MEASURED = "measured, H200"
-# The name of a cause is searched in this number of characters before and after the failure.
+# The pattern `Cause.named` is searched in this number of characters before and after the failure.
 _NEAR = 2_000
 _LONG = 1 << 15  # characters
 _LONGEST_EVIDENCE = 90  # characters
@@ -222,8 +230,9 @@ _LONGEST_EVIDENCE = 90  # characters
 class Cause(NamedTuple):
     """A cause of a failure.
 
-    `check` describes how to find the misuse. `fact` is a key of `_facts`. `named` matches a text
-    that names this cause.
+    `misuse` is the program's mistake, and `check` describes how to find this mistake. `fact` is a
+    key of the dict that `_facts` returns, or "". `named` matches words of a log that name this
+    cause.
     """
 
     misuse: str
@@ -233,9 +242,10 @@ class Cause(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """A block of failures.txt.
+    """A failure, its causes and the next step: one block of failures.txt.
 
-    The failure is dropped if a failure whose id is in `replaced_by` is also found.
+    `words` is the failure's name in messages, and `patterns` recognise the failure in a text. If a
+    failure whose id is in `replaced_by` is also found, this failure is dropped.
     """
 
     id: str
@@ -268,14 +278,15 @@ def _cause(misuse: str, check: str, fact: str = "", named: str = "") -> Cause:
 
 
 def _failures() -> Iterator[Failure]:
-    # A block is a row "# id | ...", rows "? pattern", and rows of causes; a row is a list of cells.
+    # A block is a list of rows: a row "# id | ...", then rows "? pattern" and rows of causes. A row
+    # is a list of cells.
     blocks: list[list[list[str]]] = []
     for cells in tables("failures")["FAILURES"]:
         if cells[0].startswith("# "):
             blocks.append([])
         blocks[-1].append(cells)
     for (name, words, step, source, *replaced), *lines in blocks:
-        # `tables` splits rows at " | ", which a pattern may contain, so the cells are joined again.
+        # A pattern may contain " | ", at which `tables` splits rows. So the cells are joined again.
         patterns = [" | ".join(cells)[2:] for cells in lines if cells[0].startswith("? ")]
         causes = [_cause(*cells) for cells in lines if not cells[0].startswith("? ")]
         yield Failure(
@@ -286,7 +297,7 @@ def _failures() -> Iterator[Failure]:
 
 FAILURES: Final = {failure.id: failure for failure in _failures()}
 
-# "the kernel hangs", but not "the kernel no longer hangs".
+# Matches "the kernel hangs", but not "the kernel no longer hangs".
 _HANGS = re.compile(
     r"\b(?:kernel|launch|program|process|script|copy|load|wait)\b"
     r"(?:(?!\b(?:not|no longer|never hangs?)\b|n't\b)[^\n.]){0,40}?"
@@ -324,14 +335,14 @@ def failures_in(text: str, replacing: Iterable[str] = ()) -> list[FoundFailure]:
     >>> [seen.failure.id for seen in failures_in("illegal memory access ... the kernel hangs")]
     ['700', 'hang']
     """
-    # `found`: id -> the first place of the failure. `others`: id -> the failure of a driver's
-    # result for which failures.txt has no block.
+    # `found`: id of a failure -> the index of its first mention. `others`: id -> the `Failure` for
+    # an error code that has no block in failures.txt.
     found: dict[str, int] = {}
     others: dict[str, Failure] = {}
     for result, place in places_of(text).items():
         code = str(result.code)
-        # For result 1, only the stricter patterns in failures.txt count, because any library may
-        # print "invalid argument".
+        # Error code 1 is recognised only by the stricter patterns of its block in failures.txt,
+        # because any library may print "invalid argument".
         if code in FAILURES and code != "1":
             found[code] = place
         elif result.code in targets.STICKY:
@@ -356,19 +367,21 @@ def failures_in(text: str, replacing: Iterable[str] = ()) -> list[FoundFailure]:
 def notes_of(
     text: str, seen: Sequence[FoundFailure], maps: Sequence[PrintedArguments]
 ) -> list[str]:
-    """Return notes on each failure: its causes, then the next step.
+    """Return notes on failures: the causes of each failure, and then the next steps.
 
     Causes that the text names come first. If the text shows a map, the map rules out some causes
     and adds facts to other causes.
     """
-    # With several different maps, it is not known which map the failed kernel used.
+    # If the text shows different maps, it is not known which map the failed kernel used. So no
+    # facts are used.
     facts = _facts(maps[0]) if maps and all(m == maps[0] for m in maps) else {}
     notes: list[str] = []
     for failure, place in seen:
         near = text[max(0, place - _NEAR) : place + _NEAR]
         out = [c for c in failure.causes if facts.get(c.fact, "").startswith("ruled out")]
         likely = [(_evidence(c, near), c) for c in failure.causes if c not in out]
-        # The sort is stable, so causes without evidence stay in the table's order (by likelihood).
+        # Causes with evidence come first. The sort is stable, so the other causes stay in the order
+        # of failures.txt, the most likely first.
         likely.sort(key=lambda item: not item[0])
         for number, (evidence, cause) in enumerate(likely, 1):
             fact = f" ({facts[cause.fact]})" if cause.fact in facts else ""
@@ -404,9 +417,10 @@ _NO_ERROR = (
 
 
 def _facts(read: PrintedArguments) -> dict[str, str]:
-    """Return facts about a map: `Cause.fact` -> a text that is added to the cause.
+    """Return facts about a map, as key -> text.
 
-    A text that begins with "ruled out" excludes all causes with this `fact`.
+    The text is added to each cause that has the key as its `Cause.fact`. If the text begins with
+    "ruled out", it excludes these causes.
     """
     facts = {"zeros": "ruled out (this map is not zeros)"}
     mode = {"tiled": "no .im2col", "im2col": "only .im2col", "im2col_wide": "only .im2col::w"}

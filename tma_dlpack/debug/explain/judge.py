@@ -1,8 +1,8 @@
 """The printed arguments of an encode, and their check against the driver's rules.
 
-A printout may lack arguments, so several driver calls may be possible. `check_driver_call` checks
-each of these calls, because this module has no rules of its own. Rules that need an unknown
-argument are skipped.
+If a printout lacks arguments, several driver calls are possible. This module has no rules of its
+own, so it passes each possible call to `check_driver_call`. Rules that need an unknown argument are
+skipped.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPTIONS = ("element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill
 
 
 def arguments_of(kind: MapKind) -> tuple[str, ...]:
-    """Return the names of the arguments of an encode of one kind, in the driver's order."""
+    """Return the names of an encode's arguments for one kind of map, in the driver's order."""
     tile = ("box_dim",) if kind == "tiled" else COLUMN
     return (*COMMON, *tile, *OPTIONS)
 
@@ -157,10 +157,10 @@ def _check_printed(
 ) -> tma.Report:
     """Check arguments; cache the results, because logs repeat the same arguments.
 
-    `how` has the fields that `PrintedArguments` ignores when it compares two objects. The check
-    depends on these fields, so the cache's key must include them.
+    The comparison of two `PrintedArguments` ignores some fields on which the check depends. These
+    fields are in `how`, so that the cache's key includes them.
     """
-    # The violations of each driver call that is possible with these arguments.
+    # One dict of violations for each driver call that is possible with these arguments.
     could_be: list[dict[tuple[str, str, str], tma.Violation]] = []
     unread = frozenset(read.missing()) - {"data_type", "interleave"}
     for call in _calls(read):
@@ -190,7 +190,7 @@ def _same_as(violation: tma.Violation) -> tuple[str, str, str]:
 
 
 def _calls(read: PrintedArguments) -> Iterator[dict[str, Any]]:
-    """Yield the possible driver calls: one per possible data type and interleave layout."""
+    """Yield the possible driver calls: one per pair of a data type and an interleave layout."""
     types: list[Any] = [read.data_type]
     if read.data_type is None:
         bits = read.element_bytes and read.element_bytes * 8
@@ -212,9 +212,9 @@ UNREAD = 0
 
 
 def _call(read: PrintedArguments) -> dict[str, Any]:
-    """Return the arguments of the driver's call; pad each list to the length for the rank."""
-    # `global_strides` has no entry for dimension 0. A 0 in place of this entry makes the length
-    # equal to the rank.
+    """Return the arguments of the driver's call; pad each list to the length for this rank."""
+    # `global_strides` has no entry for dimension 0. A 0 is inserted in its place, so that the list
+    # has one entry per dimension.
     strides = () if read.global_strides is None else (0, *read.global_strides)
     rank = read.rank
     if rank is None:
@@ -227,7 +227,8 @@ def _call(read: PrintedArguments) -> dict[str, Any]:
         value = getattr(read, name)
         if name in ARRAYS:
             count_of = lengths.get(name, count)
-            # For a list, `implied` has one value for all entries, such as an element stride of 1.
+            # If the argument is a list, `implied` has one value for all its entries, such as an
+            # element stride of 1.
             every = read.implied.get(name, UNREAD)
             entries = [every if entry is None else entry for entry in value or ()]
             call[name] = (*entries, *[every] * (count_of - len(entries)))
@@ -272,9 +273,9 @@ def _overflow(stride: int | None) -> str:
     """Return a description of a stride's overflow, or "" if the stride did not overflow.
 
     A stride overflows if a program converts a negative number of elements to unsigned 64 bits. If
-    the program multiplied this number by the bytes of an element, the stride is just below 2^64. If
-    the program multiplied it by the bits of an element and divided by 8, the stride is just below
-    2^61.
+    the program multiplied this number by the size of an element in bytes, the stride is just below
+    2^64. If the program multiplied the number by the size in bits, and then divided by 8, the
+    stride is just below 2^61.
 
     >>> _overflow(2305843007066210304)
     '2^61 - 2147483648: a negative stride, as a 32-bit product that overflowed gives it'

@@ -1,7 +1,11 @@
-"""Converter of printed fields to arguments in the driver's order, units and lengths.
+"""Converter of the fields of a printout to the driver's arguments.
 
-A list is not read in two cases: its length fits neither the rank nor the other lists, or the
-project that printed it is known and never prints such a list. An entry is not read if the log hides
+A field is one ``name = value`` of a printout, and a block has the fields of one printout (read.py).
+A form describes how one project prints the arguments (words.py). Lists are converted to the
+driver's order, unit and length.
+
+A list is not read if its length fits neither the rank nor the other lists. It is also not read if
+the printing project is known and never prints such a list. An entry is not read if the log hides
 its digits, as in ``40**``. A value that is not read is None.
 """
 
@@ -17,7 +21,7 @@ from tma_dlpack.debug.explain.judge import COLUMN, OPTIONS, PrintedArguments, ar
 from tma_dlpack.debug.explain.read import Block, Field, form_of
 from tma_dlpack.debug.explain.words import ARRAYS, DRIVERS_OWN, GENERAL, Entries, Form, member_of
 
-# Argument -> its field; None if the block has two fields with different values.
+# Argument -> its field; None if the block has fields with different values for this argument.
 Fields = Mapping[str, Field | None]
 
 _BY_DIMENSION: Final = ("global_dim", "box_dim", "element_strides")
@@ -33,13 +37,14 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
         if found and len(found.value.numbers) == 1 and not found.value.fault
     }
     kind = _kind(block)
-    # Argument -> the member of its enum. `OPTIONS[0]` is skipped, because it is a list.
+    # Argument -> the printed member of its enum. `OPTIONS[0]`, element_strides, is skipped because
+    # it is a list.
     members = {name: _member(name, fields.get(name)) for name in (*OPTIONS[1:], "data_type")}
     if (
         members["oob_fill"] is None
-    ):  # Triton prints "padding", in which 1 means NaN, as in the driver
+    ):  # Triton calls this argument "padding"; 1 means NaN, as in the driver
         members["oob_fill"] = _member("oob_fill", fields.get("padding"))
-    if numbers.get("swizzle_base") == 32:  # DeepGEMM prints the bytes of the swizzle's atom
+    if numbers.get("swizzle_base") == 32:  # DeepGEMM prints the swizzle's atom size in bytes
         members["swizzle"] = tma.TmaSwizzle.bytes128_atom_32B
     lists = _Lists(block, form, fields, numbers, members["data_type"])
     if block.is_cut:
@@ -72,11 +77,12 @@ def printed_arguments(block: Block) -> tuple[PrintedArguments, list[str]]:
 
 
 def _chosen(name: str, block: Block, form: Form) -> Field | None:
-    """Return the field of an argument, or None if there is no certain field.
+    """Return the field that shows an argument, or None if no field shows it with certainty.
 
-    A field is not certain if another field of the argument has a different value. A field with a
-    weak word counts only if it is printed in the same style as the other arguments. In the form of
-    a known project, weak words count like strong words, because the form lists the project's words.
+    A strong word names the argument in nearly all logs, and a weak word has other meanings too. A
+    field with a weak word is used only if it is printed in the same style as other arguments. If
+    the form of the block is unknown, such a field is used only if the argument has no field with a
+    strong word. If the fields that remain have different values, the result is None.
     """
     own = [f for f in block.fields if f.argument == name and f.place is None]
     strong = [f for f in own if f.strong]
@@ -91,8 +97,8 @@ def _chosen(name: str, block: Block, form: Form) -> Field | None:
 def _is_alike(found: Field, others: list[Field], form: Form) -> bool:
     """Return whether a field with a weak word is printed in the same style as other arguments.
 
-    In a known form, the word and the brackets are compared. Otherwise, the case of the word and the
-    sign between word and value are compared.
+    If the form of the block is known, the word and the brackets are compared. Otherwise, the case
+    of the word is compared, and the sign between the word and the value.
     """
     if form.words:
         # The word must belong to the form, and the list after the word must have the same kind of
@@ -125,7 +131,7 @@ def _member(name: str, shown: Field | None) -> Any:
 class _Lists:
     """The lists of a block, converted to the driver's order, units and lengths.
 
-    `values` has the lists by argument; a list that is not read is (). `rank` comes from the
+    `values` maps each argument to its list, or to () if the list is not read. `rank` comes from the
     printout or from the lists, and is None if neither shows the rank. `size` is the number of bytes
     of an element.
     """
@@ -239,8 +245,8 @@ class _Lists:
         if "garbage" in self.form.flags and all(
             len(self.values[n]) == targets.MAX_RANK for n in whole
         ):
-            # Entries past the unknown rank are garbage, so only the first entry of each list is
-            # certain.
+            # In this form, the entries after the map's last dimension are garbage. The rank is
+            # unknown, so only the first entry of each list is certain.
             firsts = {name: self.values[name][:1] for name in whole}
             self.values = dict.fromkeys(self.values, ()) | firsts
             return None
@@ -248,7 +254,7 @@ class _Lists:
         fits = {r: sum(self._fits(n, r, r) for n in whole) for r in range(1, targets.MAX_RANK + 1)}
         for rank in (r for r in fits if len(strides) in (targets.MAX_RANK - 1, targets.MAX_RANK)):
             if any(strides[rank + len(strides) - targets.MAX_RANK :]):
-                fits[rank] = 0  # entries past this rank are real strides
+                fits[rank] = 0  # the list has strides of more dimensions than this rank
         # If several ranks fit equally well, the lowest rank is chosen. But if the only list is the
         # element strides, the highest rank is chosen, because an element stride is usually 1, which
         # looks like padding.
@@ -278,7 +284,7 @@ class _Lists:
     def _strides(self, rank: int) -> Entries:
         """Return the strides in bytes, without a leading element size and without padding.
 
-        "raw_strides" is a list whose first entry is the size of an element.
+        The argument "raw_strides" is a list of strides whose first entry is the size of an element.
         """
         raw = not self.values["global_strides"]
         name = "raw_strides" if raw else "global_strides"
@@ -310,15 +316,15 @@ class _Lists:
     def _without_extra(
         self, values: Entries, rank: int, leading: bool, in_elements: bool
     ) -> Entries | None:
-        """Return strides without a leading element size and without the bytes of the whole tensor.
+        """Return strides without a leading element size, and without a trailing size of the tensor.
 
-        The result is None if the list has another additional entry.
+        If the list has any other extra entry, the result is None.
         """
         size = self.size
         shows_size = not self.form.words and values[0] in (1, 2, 4, 8, size)
         if len(values) in (rank, targets.MAX_RANK) and (leading or shows_size):
-            # If strides are in elements, the innermost stride is 1. `in_elements` is then True,
-            # which equals 1.
+            # If strides are in elements, the innermost stride is 1. Then `in_elements` is True, and
+            # True equals 1 in Python.
             if values[0] not in ((0, size, in_elements) if size else (0, 1, 2, 4, 8)):
                 return None
             # The innermost stride in bytes is the size of an element. Store this size if it is
@@ -326,14 +332,14 @@ class _Lists:
             if not size and values[0] and not in_elements:
                 self.element_bytes = self.size = values[0]
             return values[1:]
-        # Triton prints `rank` numbers without the innermost stride; the last number is the bytes of
-        # the whole tensor.
+        # Triton prints `rank` numbers without the innermost stride. The last number is the size of
+        # the whole tensor in bytes.
         if len(values) == rank and self.form.name == "Triton":
             before, last = (size, *values)[-2:]
             extent = (*self.values["global_dim"], *(None,) * rank)[rank - 1]
             whole = before is not None and extent is not None and before * extent == last
             return values[:-1] if whole else None
-        # A list of another length is not read if it begins with an element size.
+        # A list of any other length is not read if its first entry is the size of an element.
         is_first = leading and values[0] in (1, 2, 4, 8)
         return None if is_first else values
 
@@ -342,15 +348,16 @@ class _Lists:
 
         The order and the unit are certain in two cases. In the first case, there is one stride per
         dimension, and the innermost stride is 1 or the size of an element. In the second case, the
-        tensor is dense, so its strides fit its extents in only one order and unit. If there
-        is one stride per dimension, and neither the first nor the last stride is 1 or the size of
-        an element, the order is unknown, and the result is ``((), False)``. In all other cases, the
-        result is None, and the strides are read like the driver's: innermost first and in bytes.
+        tensor is dense, so its strides fit its extents in only one order and unit. The order is
+        unknown if there is one stride per dimension, and neither the first nor the last stride is 1
+        or the size of an element. Then the result is ``((), False)``. In all other cases, the
+        result is None. The caller then reads the strides like the driver's: innermost first and in
+        bytes.
         """
         dims, size = self.values["global_dim"], self.size
         if None in (*strides, *dims) or not dims or 0 in dims:
             return None
-        # 1: innermost first, the driver's order; -1: row-major, PyTorch's order.
+        # 1: the lists are innermost first, as in the driver; -1: they are row-major, as in PyTorch.
         for step in (1, -1):
             own, extents = strides[::step], dims[::step]
             if len(own) == len(extents) > 1 and own[0] in (1, size):

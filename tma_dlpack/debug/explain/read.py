@@ -1,7 +1,9 @@
-"""Reader of printed fields, which groups the fields of each printout into a block.
+"""Reader of printouts, which finds fields in a text and groups the fields of each printout.
 
-A field is ``name [index] (unit) = value``. If the lines of a block may come from several
-processes, the block is marked as mixed, and its numbers are not read.
+A field is ``name [index] (unit) = value``; its name is called a word. A block has the fields of one
+printout. A form describes how one project prints the arguments. The docstring of words.py explains
+strong words and weak words. If the lines of a block may come from several processes, the block is
+marked as mixed, and its numbers are not read.
 """
 
 from __future__ import annotations
@@ -26,12 +28,13 @@ from tma_dlpack.debug.explain.words import (
     meaning_of,
 )
 
-# Maximum number of lines between two fields of one printout. `FAR_WHOLE_LINES` is for a block that
-# already has the extents of the tensor and of the tile.
+# Maximum number of lines between two fields of one printout. `FAR_WHOLE_LINES` applies if the
+# fields before the gap show the extents of both the tensor and the tile. Otherwise, `FAR_LINES`
+# applies.
 FAR_LINES = 12
 FAR_WHOLE_LINES = 3
-# Maximum number of lines between two blocks of a run (see `_mark_mixed`), and between a weak word
-# and its block.
+# Maximum number of lines between two blocks of a run (see `_mark_mixed`). It is also the maximum
+# number of lines between a field with a weak word and the other fields of its block.
 NEAR_LINES = 3
 LONGEST_LIST = 600  # characters
 
@@ -41,10 +44,10 @@ LONGEST_LIST = 600  # characters
 class Value(NamedTuple):
     """A printed value: numbers, a name, or the reason why the value is not read.
 
-    An entry of `numbers` that cannot be read is None. `comma` is "tight" if no blank follows a
-    comma, and "?" if all commas may separate thousands. It is "mixed" if some commas may separate
-    thousands, and others separate entries. `end` is the index of the first character after the
-    value. `fault` is one of these words:
+    An entry of `numbers` that cannot be read is None. `comma` is "?" if all commas may separate
+    thousands, and "mixed" if some commas may separate thousands and others separate entries.
+    Otherwise, it is "tight" if at least one comma has no blank after it. `end` is the index of the
+    first character after the value. `fault` is one of these words:
 
     - "": the value is read
     - "unread": a number is masked, or the unit is unknown
@@ -69,9 +72,9 @@ _ONE = re.compile(_ITEM)
 _INTEGER = re.compile(r"-?\d{1,24}")
 _ROW = re.compile(rf"{_ITEM}(?:(?:[ \t]*,[ \t]*|[ \t]+){_ITEM})*")
 _LIST = re.compile(rf"[\[({{]([^\[\](){{}}]{{0,{LONGEST_LIST}}})[\])}}]")
-# The text between numbers without brackets.
+# The separators of numbers without brackets.
 _BETWEEN = re.compile(r"[,\s]+")
-# A piece of a list between commas: a number or an expression, such as "64 * 2".
+# An entry of a list in brackets: a number or an expression, such as "64 * 2".
 _PIECE = re.compile(r"[\w*.+\-/<> ?&]{0,40}")
 # "4,096", which may be 4096 or the list (4, 96).
 _GROUPED = re.compile(r"\d{1,3}(?:,(?:\d{3}|\?))+")
@@ -91,8 +94,8 @@ _AFTER_NAME = re.compile(r"$|[\s,;:)\]}>|'=]", re.MULTILINE)
 # A list that is cut off by the end of the text, and the remainder of a broken list.
 _CUT = re.compile(rf"[(\[{{]?[\s\d,?-]{{0,{4 * LONGEST_LIST}}}\Z")
 _BROKEN = re.compile(r"[\d,)]|[(\[{][ \t]*(?:[\d,]|$)", re.MULTILINE)
-# Swizzles and promotions in bytes. At the end of the text, such a number is complete, because its
-# digits do not begin a longer value.
+# Sizes of swizzles and L2 promotions in bytes. A number at the end of the text may lack its last
+# digits, but these numbers are complete, because no longer size begins with their digits.
 _WHOLE = ("16", "32", "64", "128", "256")
 # Host addresses of the stack and the heap, which are larger than any entry of a list.
 _ADDRESSES = range(1 << 44, 1 << 48)
@@ -158,7 +161,7 @@ def _matched_row(text: str, row: re.Match[str], is_array: bool) -> Value:
         fault = "unread"
     elif is_array and comma != "?" and (numbers[0] or 0) in _ADDRESSES:
         fault = "address"
-    # At the end of the text, more digits may be missing.
+    # If the text ends after the numbers, digits or entries may be missing.
     elif is_array or (len(row[0]) > 1 and row[0] not in _WHOLE):
         fault = "cut" if re.fullmatch(r"[ \t']*", text[end : end + LONGEST_LIST]) else ""
     return Value(numbers, "", fault, end, "", comma, unit[1] if unit else "")
@@ -184,10 +187,12 @@ def _comma(inside: str) -> str:
 
 
 class Field(NamedTuple):
-    """A printed argument: its name in the driver, its key in words.txt, its word, and its value.
+    """A field of a printout, or a mark between fields.
 
-    A field without an argument is a mark. A mark with a word is the heading of a printout, and a
-    mark without a word is the rest of a broken list. `unit` is "elements", "bytes" or "".
+    `argument` is the driver's name of the argument, `word` is the printed name, and `key` is the
+    word's key in the tables (see `meaning_of`). If `argument` is "", the object is a mark. A mark
+    with a word is the heading of a printout, and a mark without a word is the rest of a broken
+    list. `unit` is "elements", "bytes" or "".
     """
 
     argument: str
@@ -202,7 +207,8 @@ class Field(NamedTuple):
     last_line: int = 0
 
 
-# An index, a unit and a sign: "[0]", "(bytes)" and " = " of "strides[0] (bytes) = 8192".
+# The index, the unit and the sign after a word, such as "[0]", "(bytes)" and " = " in "strides[0]
+# (bytes) = 8192".
 _AFTER_WORD = re.compile(
     r"(?:\[[ \t]*(?P<index>[^\]\n]{0,12}?)[ \t]*\])?"
     r"(?:[ \t]*\((?P<unit>[A-Za-z][^()\n]{0,30})\)(?=[ \t]*[:=]))?"
@@ -217,7 +223,7 @@ _UNITS |= {"bytes": "bytes", "byte": "bytes", "b": "bytes", "": ""}
 
 
 def fields_of(stream: Lines) -> Iterator[Field]:
-    """Yield the fields and marks of a stream, in the order of the text."""
+    """Yield the fields and marks in the lines of one process, in the order of the text."""
     text, after = stream.text, 0
     while word := WORD.search(text, after):
         found: Field | None = None
@@ -275,7 +281,8 @@ def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
     before = text[max(0, word.start() - 80) : word.start()]
     cut = _CUT_WORD.search(before)
     whole = cut and meaning_of(cut[1] + word[0])
-    # No printout begins with strides, so "Strides" at the start is the end of "globalStrides".
+    # No printout begins with strides, so "Strides" at the start of the text is the end of
+    # "globalStrides".
     starts = key in ("stride", "strides") and not before.strip()
     return starts or bool(whole and whole[1] != key)
 
@@ -309,7 +316,7 @@ class Block:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The keys of the block's words in words.txt, each once, in the order of the text."""
+        """The keys of the block's fields, each key once, in the order of the text."""
         return tuple(dict.fromkeys(f.key for f in self.fields))
 
     @property
@@ -328,7 +335,7 @@ class Block:
 
 @functools.lru_cache(maxsize=256)
 def _forms_with(keys: frozenset[str]) -> tuple[Form, ...]:
-    """Return the forms of which `keys` contain at least one set of `any_of`."""
+    """Return the forms for which `keys` includes at least one of the sets in `any_of`."""
     return tuple(form for form in FORMS if any(together <= keys for together in form.any_of))
 
 
@@ -351,10 +358,11 @@ def form_of(block: Block) -> Form:
 
 
 def blocks_in(streams: list[Lines]) -> list[Block]:
-    """Return the blocks of all streams, and mark the mixed blocks.
+    """Return the blocks of all processes' lines, and mark the mixed blocks.
 
     Lines without a process may belong to any process. Therefore, if a block of such lines overlaps
-    a block of a known process, both blocks are marked as mixed, unless both are whole.
+    a block of a known process, both blocks are marked as mixed, unless `is_whole` is true for both
+    blocks.
     """
     blocks = [(stream.process, block) for stream in streams for block in _blocks_of(stream)]
     named = [block for process, block in blocks if process]
@@ -396,7 +404,7 @@ def _has_words_of_another(block: Block) -> bool:
     own = form_of(block).words
     if not own:
         return False
-    # At the end of the text, a word may be the start of a longer word.
+    # The word at the end of the text may be the start of a longer word, so it is not compared.
     whole = [f for f in block.fields if f.value.numbers or f.value.fault != "cut"]
     words = {f.word for f in whole if f.strong}
     return not (words & _WORDS_OF_FORMS).issubset(own)
@@ -415,9 +423,9 @@ def _add(blocks: list[Block], found: Field) -> None:
         blocks.append(block := Block())
     named = [f for f in block.fields if f.argument == found.argument and f.place == found.place]
     same = next((f for f in named if f.key == found.key), None)
-    # `same` is the block's earlier field with this word. If the new field has the same value and
-    # the same line, it is a repetition, which is skipped. If the new field is on another line or
-    # has another value, it begins a new block.
+    # `same` is an earlier field of the block with the same word as the new field, `found`. If the
+    # new field has the same value and the same line, it is a repetition, which is skipped. If the
+    # new field is on another line or has another value, it begins a new block.
     if same is not None:
         again = same.value[:2] == found.value[:2] and same.line == found.line
         if again or (not found.strong and same.sign != found.sign):
@@ -432,9 +440,10 @@ def _add(blocks: list[Block], found: Field) -> None:
 def _mark_mixed(blocks: list[Block]) -> None:
     """Mark all blocks of a run as mixed if some blocks lack words that other blocks have.
 
-    A run is a sequence of near blocks with the same words for the same arguments. A printer writes
-    the same words in the same order each time, so missing words mean that several processes wrote
-    the lines. The first block of a run may lack its beginning, and the last block its end.
+    A run is a sequence of blocks that are near each other and use the same word for the same
+    argument. A printer writes the same words in the same order each time, so missing words mean
+    that several processes wrote the lines. The first block of a run may lack its beginning, and the
+    last block its end.
     """
     runs: list[list[Block]] = []
     for before, block in pairwise([Block(), *blocks]):
@@ -453,16 +462,16 @@ def _mark_mixed(blocks: list[Block]) -> None:
 
 
 def _agree(a: Block, b: Block) -> bool:
-    """Return whether two blocks have the same words for the arguments that both show."""
+    """Return whether two blocks have the same word for each argument that both blocks show."""
     spelled = [{f.argument: f.word for f in block.fields} for block in (a, b)]
     return all(spelled[0][name] == spelled[1][name] for name in spelled[0].keys() & spelled[1])
 
 
 def _is_regular(run: list[Block]) -> bool:
     """Return whether blocks have the same words in the same order, except at the run's two ends."""
-    # `whole` has all words of the run, in the form's order if the form is known. For a map of
-    # rank 1, projects print no strides, and DeepGEMM does not print "base". `rank_1` has the words
-    # that remain.
+    # `whole` has all words of the run, in the form's order if the form is known. For a map of rank
+    # 1, projects print no strides, and DeepGEMM does not print "base" either. `rank_1` has all
+    # words except these.
     order = map(key_of, next((form.words for form in map(form_of, run) if form.words), ()))
     used = dict.fromkeys(key for block in run for key in block.words)
     whole = tuple(dict.fromkeys(key for key in (*order, *used) if key in used))

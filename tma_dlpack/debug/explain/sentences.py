@@ -1,9 +1,10 @@
-"""Reader of the messages that other projects and our headers print when they refuse an encode.
+"""Reader of the messages that other projects and this package's headers print for a refused encode.
 
 Most messages show only some of the call's numbers. These numbers are checked like printed
-arguments. A message without a number counts only if its line reports a failure, because documents
-quote the same messages. The messages of tma_dlpack_make.hpp also show the tensor and the options.
-Therefore `check_call` checks the whole call, as `check_tma_descriptor` does.
+arguments. Documents quote the same messages although no encode failed. So a message is read only if
+its line reports a failure, or shows a value that only a failed run shows. The messages of
+tma_dlpack_make.hpp also show the tensor and the options. Therefore `check_call` checks the whole
+call, as `check_tma_descriptor` does.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ _TABLES: Final = tables("sentences")
 
 
 class Sentence(NamedTuple):
-    """A project's check: the printer, the pattern of its message, the rule, and the source."""
+    """A check of another project, which prints a message if it fails.
+
+    `printer` is the project, `pattern` matches the message, and `rule` is the id of this package's
+    rule for the same mistake. `source` is the file with the check.
+    """
 
     printer: str
     pattern: re.Pattern[str]
@@ -42,7 +47,7 @@ class Sentence(NamedTuple):
     source: str
 
 
-#: Name in a pattern of sentences.txt -> the part of a pattern that replaces the name.
+#: Name in a pattern of sentences.txt -> the regular expression that replaces the name.
 _PARTS: Final = {
     "<ASSERT>": r"Assertion[^\n]{0,200}?",
     "<ERROR>": r"(?:Error|Exception|what\(\)|[Cc]heck failed)[^\n]{0,99}?"
@@ -54,7 +59,7 @@ _PARTS: Final = {
 
 
 def _sentences() -> Iterator[Sentence]:
-    # A row "# printer | source" is the heading of rows "RULE pattern".
+    # A row "# printer | source" comes before the rows "RULE pattern" of this printer's checks.
     printer = source = ""
     for cells in _TABLES["CHECKS"]:
         first, _, rest = cells[0].partition(" ")
@@ -69,7 +74,7 @@ def _sentences() -> Iterator[Sentence]:
 SENTENCES: Final = tuple(_sentences())
 
 
-#: Rule -> the fix, for checks that show no numbers.
+#: Rule -> the fix that is reported if the message of a check shows no wrong number.
 FIXES: Final = dict(_TABLES["FIXES"])
 _RULES: Final = {rule.id: rule for rule in (*RULES, *refusals.CALL_RULES)}
 
@@ -89,7 +94,7 @@ _HEADING = "Invalid TMA descriptor arguments"
 
 
 def sentences_in(text: str) -> list[tuple[Sentence, re.Match[str]]]:
-    """Return each check of the table that the text reports as failed, in the order of the text."""
+    """Return the checks of `SENTENCES` that failed according to the text, in the text's order."""
     found = []
     seen: set[str] = set()
     for sentence in SENTENCES:
@@ -133,7 +138,8 @@ def report_of(
 # -- a checked build of tma_dlpack.h --------------------------------------------------------------
 
 _PLACE = r"-?\d{1,10}, -?\d{1,10}, -?\d{1,10}"
-# A line of a build with TMA_DLPACK_CHECK: file, block, thread, the checked call, value, limit.
+# The line that a kernel built with TMA_DLPACK_CHECK prints for a failed check. It has the file, the
+# block, the thread, the checked call, the value, and the limit.
 _DEVICE_CHECK: Final = re.compile(
     r"tma_dlpack check: (?P<file>[^\n]{1,300}?:\d{1,9}), "
     rf"block \((?P<block>{_PLACE})\), thread \((?P<thread>{_PLACE})\), "
@@ -142,7 +148,7 @@ _DEVICE_CHECK: Final = re.compile(
 
 
 def _device_fix(found: str, limit: str) -> str:
-    """Return the fix of a failed device check from the table, or the limit if there is no fix."""
+    """Return the fix of a failed device check in table DEVICE_FIXES, or `limit` if it has none."""
     words = f"{found}; {limit}"
     fixes = (
         fix for pattern, fix in _TABLES["DEVICE_FIXES"] if re.search(pattern, words, re.IGNORECASE)
@@ -151,7 +157,7 @@ def _device_fix(found: str, limit: str) -> str:
 
 
 def device_checks(text: str) -> Iterator[tuple[int, tma.Violation]]:
-    """Yield the place in the text and the violation of each failed check."""
+    """Yield each failed device check, as its index in the text and its violation."""
     # Many threads print the same check. Their lines differ only in the block and the thread.
     failed: dict[tuple[str, ...], list[re.Match[str]]] = {}
     for match in _DEVICE_CHECK.finditer(text):
@@ -174,7 +180,8 @@ def device_checks(text: str) -> Iterator[tuple[int, tma.Violation]]:
 # -- exceptions of tma_dlpack_make.hpp ------------------------------------------------------------
 
 BEGINS = "tma_dlpack: refused: "
-#: The line of a refused call. If the output joins two such lines, the match ends before the second.
+#: The line of a refused call. If the output has two such lines without a line end between them, the
+#: match ends before the second line.
 REFUSED_CALL: Final = re.compile(
     rf"{BEGINS}(?P<parts>(?:cuTensorMapEncode|rules=)(?:(?!{BEGINS})[^\n]){{0,8000}}?)"
     r"; (?:tma-dlpack|python -m tma_dlpack) explain says why"
@@ -202,11 +209,12 @@ _NO_BITS: Final = (
 
 
 class RefusedCall:
-    """The parts of the line of a refusal.
+    """The parts of the line that tma_dlpack_make.hpp prints when it refuses a call.
 
-    `call` maps the names of the driver's arguments to the values in the line. `tensor` and
-    `options` map the names in these two parts to values. `rules` is the name of the set of rules.
-    `why` is the remaining text, such as the reason why there is no call.
+    `call` maps the names of the driver's arguments to the values in the line. `tensor` has the
+    names and values of the part "tensor: ...", and `options` those of the part "options: ...".
+    `rules` names the set of rules that the call was checked with. `why` is the remaining text, such
+    as the reason why the line shows no call.
     """
 
     function: str
@@ -233,7 +241,7 @@ class RefusedCall:
 
 
 def says_in(text: str) -> Iterator[tuple[int, tma.Violation]]:
-    """Yield the place in the text and the violation of each refusal that shows no driver call."""
+    """Yield each refusal that shows no driver call, as its index in the text and its violation."""
     for line in _LINE.finditer(text):
         for pattern, argument, limit, fix in _TABLES["SAYS"]:
             if found := re.match(pattern, line[1]):
@@ -270,13 +278,14 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: tma.Target) ->
     if len(dtype) != 3 or len(device) != 2 or not one_each:
         return check_printed(read, target)
     (code, bits, lanes), (device_type, device_id) = dtype, device
-    # The map's address includes the option `offset`, which is a number of elements.
+    # The map's address includes the option `offset`, which is a number of elements. The tensor's
+    # address does not include it.
     address = (read.global_address or 0) - options.get("offset", 0) * bits * lanes // 8
     try:
         layout = dlpack.Layout(device_type, device_id, code, bits, lanes, 0, shape, strides)
         view = dlpack.TensorView(address, *dlpack.check_layout(layout), "DLTensor")
     except tma.TmaPreconditionError as error:
-        if bits == 0:  # tma_dlpack_make.hpp writes 0 bits for a dtype without a name
+        if bits == 0:  # tma_dlpack_make.hpp writes 0 bits for an unknown dtype
             return tma.Report(tuple(replace(v, fix=_NO_BITS, source="") for v in error.violations))
         return tma.Report(error.violations)
     # The Python functions' lists are outermost first, so the driver's arrays are reversed.
@@ -291,7 +300,8 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: tma.Target) ->
     if read.kind == "tiled":
         given |= {"allow": (), "shape": None, "strides": None, "offset": 0}
         given |= {name: value for name, value in options.items() if name in (*given, *_RARE)}
-    # Some options add dimensions, so the map may have another rank than the tensor.
+    # Some options add dimensions, so the map may have another rank than the tensor. Then only the
+    # driver's arguments are checked.
     if read.rank not in (None, len(given.get("shape") or shape)):
         return check_printed(read, target)
     if not line.call:

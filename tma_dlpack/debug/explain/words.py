@@ -1,15 +1,17 @@
-"""Split a log into lines, find the words for the driver's arguments, and normalise numbers.
+"""Functions that split logs by process, find names of the driver's arguments, and convert numbers.
 
 `plain` removes colours. `streams_of` splits a log by process, and removes the prefixes of loggers.
 
-A *strong* word, such as ``globalDim``, has one meaning in nearly all logs. A *weak* word (``dim``,
-``shape``, ``format``) counts only near strong words. `FORMS` has the formats of the projects that
-print arguments. To add a project, add a row to words.txt and an example to
-tests/debug/printed_forms.py.
+A *word* is a name that a program prints for a driver's argument. A *strong* word, such as
+``globalDim``, has one meaning in nearly all logs. A *weak* word (``dim``, ``shape``, ``format``)
+also has other meanings, so it is read only near strong words. A *form* describes how one project
+prints the arguments, and `FORMS` has the forms of all known projects. To add a project, add a row
+to table FORMS of words.txt and an example to tests/debug/printed_forms.py.
 
 `normal` removes casts and types around numbers, and writes numbers in decimal. A number that is
-masked, broken or in another unit becomes ``?``. The arguments of a driver call in pasted source
-become ``name=value``, with the values from the declarations of arrays and constants.
+masked, broken or in another unit becomes ``?``. If the text is source code with a driver call, the
+call's arguments become ``name=value``, with the values from the declarations of arrays and
+constants.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def key_of(word: str) -> str:
 
 
 def tables(name: str) -> dict[str, list[list[str]]]:
-    """Return the tables of a text file next to this module: name -> rows of cells."""
+    """Return the tables of a text file next to this module: the table's name -> rows of cells."""
     # A table begins with "== NAME" and indented lines that describe it.
     text = Path(__file__).with_name(f"{name}.txt").read_text(encoding="utf-8")
     _, *parts = re.split(r"^== (\w+)(?:\n  .*)*\n", text, flags=re.MULTILINE)
@@ -82,7 +84,8 @@ HEADING: Final = (
     r"|TMA descriptor creation)"
 )
 
-#: A name or a mark. Marks are headings, and lines that are a part of a broken list ("64, 1)").
+#: A name or a mark. A mark is either a heading, or a line that is a part of a broken list, such as
+#: "64, 1)".
 WORD: Final = re.compile(
     rf"(?P<heading>{HEADING})|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<broken>^[ \t]*(?:(?:[\d,][\d, \t]*\)|,)[\d,() \t]*|\([\d, \t]*|\d{1,20},)$)",
@@ -114,8 +117,8 @@ def meaning_of(word: str) -> tuple[str, str, bool] | None:
 
 
 _WITH_MODE: Final[dict[str, Any]] = {**ENUMS, "mode": tma.TensorMapIm2ColWideMode}
-#: Spellings that only printouts use. In DeepGEMM, a swizzle of 16 bytes means no swizzle, and "fp8"
-#: means UINT8.
+#: (argument, printed value) -> number of the enum's member, for values that only printouts use. In
+#: DeepGEMM, a swizzle of 16 bytes means no swizzle, and "fp8" means UINT8.
 _PRINTED: Final = {("swizzle", "16"): 0, ("data_type", "fp8"): 0, ("data_type", "bfloat"): 9}
 #: Arguments that may be printed as a name.
 NAMED: Final = frozenset({*_WITH_MODE, "padding"})
@@ -124,7 +127,7 @@ NAMED: Final = frozenset({*_WITH_MODE, "padding"})
 def member_of(argument: str, value: int | str) -> Any:
     """Return the enum's member for a printed number, a printed name, or the bytes of a swizzle.
 
-    A number that is not a member stays an int. A word that is not a member's name becomes None.
+    A number that is not a member stays an int. A name that is not a member's name becomes None.
 
     >>> member_of("swizzle", "B64").name, member_of("swizzle", 128).name, member_of("swizzle", 9)
     ('bytes64', 'bytes128', 9)
@@ -141,7 +144,7 @@ def member_of(argument: str, value: int | str) -> Any:
         and not meanings.has_name(enum, tail)
     ):
         return None  # a name that was cut off
-    for word in (value, tail):  # the whole name ("cute::B64"), then without its scope ("B64")
+    for word in (value, tail):  # first the whole name, "cute::B64", then "B64" without its scope
         printed = _PRINTED.get((argument, str(word).lower()))
         member = meanings.parse(enum, word) if printed is None else enum(printed)
         if member is not None:
@@ -155,12 +158,12 @@ def member_of(argument: str, value: int | str) -> Any:
 class Form(NamedTuple):
     """The form in which one project prints the arguments of an encode.
 
-    A block has this form if it has all the keys of at least one set in `any_of`. `words` are the
-    project's words in printed order, or () if the order is not known. `implied` has the arguments
-    that the project always passes and does not print. `flags` may contain "leading" (the first
-    stride is the size of an element, which the driver does not read), "padded" (lists have five
-    entries for every rank), "garbage" (entries past the rank are uninitialised) and "elements"
-    (strides are in elements).
+    The printout of an encode has this form if its words have all the keys of at least one set in
+    `any_of`. `words` are the project's words in printed order, or () if the order is not known.
+    `implied` has the arguments that the project always passes and does not print. `flags` may
+    contain "leading" (the first stride is the size of an element, which the driver does not read),
+    "padded" (lists have five entries for every rank), "garbage" (the entries after the last
+    dimension are uninitialised) and "elements" (strides are in elements).
     """
 
     name: str = ""
@@ -227,8 +230,8 @@ def _number(found: re.Match[str]) -> str:
 _C_TYPES = "cuu?int|u?int|size_t|unsigned|long"
 _HTML = "span|code|pre|font|b|i|em|strong|a|p|br|t[dr]|div"
 
-#: Patterns of spellings and their replacements, which `normal` applies in this order. No row adds
-#: or removes a line, so line numbers are the log's line numbers.
+#: Patterns and their replacements, which `normal` applies in this order. No replacement adds or
+#: removes a line, so line numbers stay the log's line numbers.
 _NORMAL: Final = tuple(
     (re.compile(pattern, re.MULTILINE), replacement)
     for pattern, replacement in (
@@ -238,7 +241,7 @@ _NORMAL: Final = tuple(
         ("\xa0(?!\\d)", " "),
         # thousands separators other than commas: 4_096, 4'096
         ("(?<![\\w.'])\\d{1,3}(?:[_'’\xa0\u2009\u202f]\\d{3})+(?![\\w'’])", _digits),
-        # 4,096 is not a list, because no entry begins with 0
+        # no entry of a list begins with 0, so 4,096 has a separator of thousands; it becomes ?
         (r"(?<![\w.,])\d{1,3}(?:,\d{3})*,0\d\d(?:,\d{3})*(?!\w)", "?"),
         (MULTI_WORD.pattern, r"\1_\2"),
         (r"(?<!\w)'([^'\n]{0,80})'(?!\w)", r" \1 "),
@@ -249,15 +252,16 @@ _NORMAL: Final = tuple(
         (r"<[\w.]+(?::[ \t]*| )(-?\d{1,24})>|\b(?:cuuint\d\d_t|u?int\d*(?:_t)?)\((\d+)\)", r"\1\2"),
         (r"\bsizeof\s?\(\s?(\w+)\s?\)", lambda m: str(_BYTES.get(m[1], m[0]))),
         (r"(?<![\w.*])\d{1,24}(?:(?: \* |\*)\d{1,24}){1,8}\b(?! ?\*)", _product),
-        # text before a list: torch.Size([1]), "size 3 {...}", the list's address
+        # text before a list, which is removed: torch.Size([1]), "size 3 {...}", the list's address
         (r"[A-Za-z_][\w.:]{0,40}\(([\[({][^\[\](){}]{0,300}[\])}])\)", r"\1"),  # torch.Size([1])
         (r"(?:[\w:]{1,20} of )?(?:size|length|len|count)[ =:]{1,3}\d+[,\w =]{0,20}?(?=[\[({])", ""),
         (r"(?<=[:= ])\d{9,20}[ \t]+(?=[\[({])", ""),  # the address of the list that follows
-        # lists without brackets: YAML's lines "- 64", and 64x128
+        # lists without brackets, which get brackets: YAML's lines "- 64", and 64x128
         (r"(?:[ \t]{0,9}\n[ \t]{0,99}-[ \t]+\d{1,20}(?=[ \t]*$)){1,8}", _bracketed),
         (r"\bouter_stride(?=: [\d ]+, swizzle: \d+ elem)", "outer_stride (bytes)"),
         (r"(?<![\w.])[1-9]\d{0,9}(?:(?:[ \t][x×][ \t]|[x×])\d{1,10})+(?![\w^])", _bracketed),
-        # addresses: null, placeholders such as 0xdeadbeef, hex digits without 0x
+        # addresses: null becomes 0, a placeholder such as 0xdeadbeef becomes ?, and hex digits
+        # without 0x become a decimal number
         (r"\(nil\)|\b(?:nullptr|NULL)\b|(?<=(?:ptr|ess)[ =:][ =:])None\b|(?<=ess=)None\b", "0"),
         (r"(?i)\b(?:0x)?(?:dead|beef|cafe|babe|feed|face|abcdef)[\da-f]*\b|\b0x(?:1234|f)+\b", "?"),
         (
@@ -265,7 +269,7 @@ _NORMAL: Final = tuple(
             r"((?=[a-f]*\d)(?!\d+e\d+\b)(?:0000[\da-f]{12}|(?=\d*[a-f])[\da-f]{8,12}))(?![\w*?#…]|\.\.)",
             lambda m: f"{m[1]}{int(m[2], 16)}",
         ),
-        # in "64, ...", digits of the 64 may be missing
+        # in "64, ...", digits of the 64 may be missing, so the 64 becomes ?
         (r"(?<![\w.])-?\d{1,24},[ \t]*(?:\.{3}|…)(?=[\s,)\]}]|$)", "?"),
         # all other numbers; a number that is masked, has a unit, or is cut at a terminal's width
         # becomes ?
@@ -277,7 +281,7 @@ _NORMAL: Final = tuple(
 
 
 def normal(text: str) -> str:
-    """Return a text in which all spellings of `_NORMAL` are replaced; lines keep their numbers."""
+    """Return a text with the replacements of `_NORMAL`; lines keep their numbers."""
     text = _with_names(text)
     for pattern, replacement in _NORMAL:
         text = pattern.sub(replacement, text)
@@ -300,7 +304,7 @@ _ARRAY = re.compile(r"&?([A-Za-z_]\w*)(?:\.data\(\)|\[0\])?(?:\s*\+\s*(\d))?")
 # "TILE = 64;", and `_DECLARED` matches "dims[2] = {64, 128".
 _CONSTANT = r"\b{}\s*(?:=\s*|\s)(\d+)\s*(?:[;,\n)]|$)"
 _DECLARED = r"\b{}\s*(?:\[[^\]\n]*\])?\s*=?\s*[\[{{]([^\]}}]*)"
-# Maximum number of characters from a declaration to the call.
+# Maximum number of characters between a declaration and the call that uses it.
 FAR = 8_000
 # Maximum number of calls that are read in a pasted source.
 MOST_CALLS = 200
@@ -313,7 +317,7 @@ _NAMES_OF = {len(names) + n: names for names in _DRIVER_ARGUMENTS for n in (0, 1
 
 
 def _with_names(text: str) -> str:
-    """Return a source in which driver calls show the names and values of their arguments."""
+    """Return source code in which driver calls show the names and values of their arguments."""
     # (start, end) in the text -> the new words. The edits are applied from the end of the
     # text to its start, so that the indices of the remaining edits stay valid.
     edits: dict[tuple[int, int], str] = {}
@@ -411,12 +415,12 @@ class Lines:
         self._starts = [0, *accumulate(len(line) + 1 for _, line in numbered)]
 
     def line_at(self, place: int) -> int:
-        """Return the number, in the log, of the line that contains the character `text[place]`."""
+        """Return the line number, in the log, of the character `text[place]`."""
         return self.numbered[bisect.bisect_right(self._starts, place) - 1][0]
 
 
 def plain(text: str) -> str:
-    r"""Return a text without colours, and with plain blanks and line ends.
+    r"""Return a text without colours, with ASCII blanks, and with "\n" as the line end.
 
     A log line that is a JSON object is replaced by the object's message. The escape sequences of a
     repr (``\n``) are replaced by the characters that they stand for.
@@ -438,15 +442,15 @@ def _unwrapped(text: str) -> str:
     A blank line replaces each line that was joined to the line before it, so that line numbers stay
     the same.
 
-    A line counts as cut if it is as long as the longest line of the text, and if the next line is
-    shorter and begins with neither a prefix nor a field.
+    A line is taken as cut if it is as long as the longest line of the text. In addition, the next
+    line must be shorter, and must begin with neither a prefix nor a field.
     """
     lines = text.split("\n")
     width = max(map(len, lines))
     if width not in _WIDTHS:
         return text
     cut = [i for i, line in enumerate(lines[:-1]) if len(line) == width and _CUT_OFF.search(line)]
-    # An unusual width counts only if two different lines have it.
+    # An unusual width is taken as a terminal's width only if two different lines have it.
     if width not in _USUAL_WIDTHS and len({lines[i] for i in cut}) < 2:
         return text
     for i in cut:
@@ -482,7 +486,7 @@ def _said(line: str) -> str:
 
 def streams_of(numbered: list[tuple[int, str]]) -> list[Lines]:
     """Split numbered lines by the process that their prefixes name, and normalise the lines."""
-    # Process -> the numbers of its lines, and the lines without prefixes.
+    # Process -> the numbers of its lines, and the lines without their prefixes.
     streams: dict[str, tuple[list[int], list[str]]] = {}
     for number, line in numbered:
         process, content = _split_prefix(line)

@@ -1,4 +1,4 @@
-"""`trace`: a list of every tensor map that a process or a program makes with any library.
+"""`trace`, which lists every tensor map that a process or a program makes through any library.
 
 The recorder is a library, built from `native/inject.c`. The function `trace` loads it into this
 process. For ``tma-dlpack trace -- PROGRAM``, the function `run` starts the program so that libcuda
@@ -43,7 +43,7 @@ from tma_dlpack.debug.trace.traced import TracedMap, merged
 
 # Environment variables that inject.c reads: the folder to write into, and paths of libcupti.so.
 FOLDER, CUPTI = "TMA_DLPACK_TRACE", "TMA_DLPACK_TRACE_CUPTI"
-# Seconds between two searches of a running program's folder for new refused calls.
+# Seconds between two searches for new refused calls in the folder of a running program.
 _PAUSE_SECONDS = 0.02
 # Maximum number of refused calls that are printed to standard error. The report has all calls.
 _MOST_EXPLAINED = 20
@@ -64,7 +64,7 @@ _TOOLKIT_FILES = ("extras/CUPTI/lib64/libcupti.so", "lib64/libcupti.so", "lib/li
 def trace() -> Iterator[Trace]:
     """Record every tensor map that this process makes in the ``with`` block.
 
-    The maps of every thread and of every library that calls the driver are recorded (torch, Triton,
+    The trace has the maps of all threads, and of all libraries that call the driver (torch, Triton,
     CUTLASS, CuPy, this package).
 
     Yields
@@ -139,7 +139,7 @@ def refuse_another_tool() -> None:
 
 
 def cupti_paths(program: str | None = None) -> str:
-    """Return possible paths of CUPTI, separated by colons, for `TMA_DLPACK_TRACE_CUPTI`.
+    """Return the value of `TMA_DLPACK_TRACE_CUPTI`: possible paths of CUPTI, separated by colons.
 
     The user's value of this variable comes first. The packages of this Python and of the program's
     Python come next, and then CUDA toolkits.
@@ -147,7 +147,8 @@ def cupti_paths(program: str | None = None) -> str:
     sites = [Path(entry) for entry in sys.path if entry.endswith("-packages")]
     found = shutil.which(program) if program else None
     if found:
-        # In a virtual environment, the program may be a link to a Python with other packages.
+        # In a virtual environment, the program may be a link to a Python with other packages. So
+        # the packages of both are searched.
         for python in (Path(found), Path(found).resolve()):
             sites += python.parent.parent.glob(_SITES)
     toolkits = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
@@ -219,7 +220,8 @@ class _Watch:
             if line["is"] == "problem":
                 text = f"tma_dlpack trace: process {process['pid']}: {problem_text(line)}"
                 print(text, file=sys.stderr, flush=True)
-        # `merged` needs the fields that `read_folder` adds. Counts and kernels are not known yet.
+        # `merged` needs the fields that `read_folder` adds. Counts and kernels are not known yet,
+        # so the call gets count 1 and no kernels.
         refused = [
             {**line, "process": 0, "count": 1, "kernels": []} for line in refused_lines(lines)
         ]
@@ -235,7 +237,8 @@ class _Watch:
 def _signals_passed_to(child: subprocess.Popen[bytes]) -> Iterator[None]:
     """Pass SIGTERM and SIGHUP on to the program, and ignore SIGINT and SIGQUIT.
 
-    The terminal sends SIGINT (Ctrl-C) and SIGQUIT to both processes.
+    SIGINT (Ctrl-C) and SIGQUIT are not passed on, because the terminal sends them to both
+    processes.
     """
 
     def pass_on(number: int, frame: FrameType | None) -> None:

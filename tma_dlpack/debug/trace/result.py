@@ -1,6 +1,7 @@
-"""The result of `trace`: each different map once, as text, HTML and JSON.
+"""The result of `trace`, which shows each different map once, as text, HTML or JSON.
 
-native/inject.c writes two files for each process: one of JSON lines, and one of 64-bit counts.
+native/inject.c writes two files for each process: a file of JSON lines, and a file of 64-bit
+counts. The `id` of a line is the index of its count in the second file.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ UNSEEN = (
     "not seen: maps that a kernel builds or changes on the device (tensormap.replace, Triton's "
     "tl.make_tensor_descriptor), and kernels that read a map from global memory"
 )
-# Maximum bytes of pictures in a notebook's HTML. The pictures of one map have about 120 KB.
+# Maximum number of bytes of all pictures in a notebook's HTML. The pictures of one map have about
+# 120 KB.
 _MOST_BYTES_IN_NOTEBOOKS = 380_000
 _MOST_KERNELS = 6
 # The version of the JSON format.
@@ -39,7 +41,7 @@ class Trace:
     ----------
     maps : tuple of TracedMap
         Each different map, in the order of the first calls. Inside the ``with`` block of `trace`,
-        only the maps that were made until now.
+        the tuple has only the maps that were made so far.
     notes : tuple of str
         Calls that could not be traced, and why.
 
@@ -137,7 +139,7 @@ class Trace:
         return report.as_html(self._head(), [overview, *self._sections(most_bytes)])
 
     def _sections(self, most_bytes: int = 0) -> Iterator[report.Section]:
-        """Yield a section for each map, then the notes.
+        """Yield a section for each map, and then a section with the notes.
 
         All pictures together have at most `most_bytes` bytes.
         """
@@ -159,7 +161,7 @@ class Trace:
         from tma_dlpack.debug.core import cards
 
         known = ((n, traced, traced.tensor_map()) for n, traced in enumerate(self.maps, 1))
-        # (number of the map, the map, whether a problem is marked)
+        # (number of the map, the map, whether its picture marks a problem)
         drawn = [(n, m, bool(t.result) or not t.report.ok) for n, t, m in known if m is not None]
         if len(drawn) < 2:
             return []
@@ -168,7 +170,7 @@ class Trace:
 
 
 def _pictures(traced: TracedMap) -> str:
-    """Return pictures of the tensor with its box and of the tile in shared memory.
+    """Return two pictures as HTML: the tensor with its box, and the tile in shared memory.
 
     The result is "" if the map's bytes are not known.
     """
@@ -215,7 +217,7 @@ def _title(number: int, traced: TracedMap) -> str:
 
 
 def _lines(traced: TracedMap) -> Iterator[str]:
-    """Yield the lines of facts about a map."""
+    """Yield lines of text that describe a map."""
     yield str(traced.arguments)
     if traced.made_by:
         yield f"made by {traced.made_by}"
@@ -236,13 +238,13 @@ def _kernel(use: TracedKernel) -> str:
 
 
 def _contradiction(traced: TracedMap) -> list[str]:
-    """Return a sentence if the driver accepted the map although the rules refuse it; else []."""
+    """Return one sentence if the driver accepted a map that the rules refuse; otherwise []."""
     is_refused_here = traced.result == 0 and not traced.report.ok
     return ["the driver accepted it, although these rules refuse it:"] * is_refused_here
 
 
 def refusal_text(traced: TracedMap) -> str:
-    """Explain a refused call, for standard error while the program runs."""
+    """Return the text that explains a refused call on standard error while the program runs."""
     head = f"tma_dlpack trace: {traced.processes[0]}: {traced.call}: {traced.result_name}"
     facts = [errors.wrapped(line, "  ") for line in (*_lines(traced), *_contradiction(traced))]
     lines = [*facts, *map(str, traced.report.violations)]
@@ -251,7 +253,8 @@ def refusal_text(traced: TracedMap) -> str:
 
 # -- reading what native/inject.c wrote ------------------------------------------------------------
 
-#: Indices of the counts that belong to the process instead of a JSON line (native/inject.c).
+#: Indices of the counts that belong to the whole process. Every other count belongs to a JSON line
+#: (native/inject.c).
 _CALLS, _OVERFLOW, _PAUSES = 0, 1, 2
 _COUNT = struct.Struct("<Q")  # one count
 
@@ -266,7 +269,7 @@ def read_folder(folder: Path) -> Raw:
     launches. `Trace.to_json` writes the records unchanged.
     """
     raw: Raw = {"processes": [], "maps": []}
-    # Maps that were seen as a kernel's parameter, although no call of the driver made them.
+    # Maps that were passed to a kernel, although no recorded call of the driver made them.
     unknown: list[Raw] = []
     # File names are "PID-START.jsonl".
     for path in sorted(folder.glob("*.jsonl"), key=lambda path: path.stem.partition("-")[2]):
@@ -292,7 +295,7 @@ def parse(content: bytes) -> list[Raw]:
 
 
 def _decoded(value: Any) -> Any:
-    """Decode the strings in a JSON value as UTF-8; inject.c writes each byte as one character."""
+    """Decode the strings in a JSON value as UTF-8; inject.c writes each byte as a character."""
     if isinstance(value, str):
         return value.encode("latin-1").decode("utf-8", "replace")
     if isinstance(value, list):
@@ -307,8 +310,8 @@ def _add_process(raw: Raw, unknown: list[Raw], path: Path) -> None:
     counts = path.with_suffix(".count").read_bytes()
 
     def count(number: int) -> int:
-        # If inject.c could not write the counts, each map counts as made once, and the counts of
-        # the process are 0.
+        # If inject.c could not write the counts, the count of each JSON line is 1, and the counts
+        # of the process are 0.
         at = number * _COUNT.size
         is_there = at + _COUNT.size <= len(counts)
         return _COUNT.unpack_from(counts, at)[0] if is_there else int(number > _PAUSES)
@@ -364,7 +367,7 @@ def problem_text(problem: Raw) -> str:
     return _PROBLEMS[problem["what"]].format(code=code)
 
 
-# Texts by the "what" of a problem; {code} is a CUptiResult or an errno.
+# Field "what" of a problem -> the text about the problem. {code} is a CUptiResult or an errno.
 _PROBLEMS = {
     "subscribe": "CUPTI could not be started (cuptiSubscribe returned {code}); it must be of the "
     "driver's CUDA version or older: install another nvidia-cuda-cupti",

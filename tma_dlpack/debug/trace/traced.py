@@ -75,7 +75,7 @@ class TracedMap:
     report : Report
         The rules that the arguments break, and advice.
     bytes : bytes or None
-        The 128 bytes of the first map; None if the driver refused the call.
+        The 128 bytes of the map that the first call made; None if the driver refused the call.
     kernels : tuple of str
         Names of the kernels that were launched with this map, or with a map that differs from this
         map only in the address of the tensor.
@@ -146,8 +146,8 @@ def merged(raws: Iterable[dict[str, Any]], processes: list[dict[str, Any]]) -> l
 
 
 def _key(raw: dict[str, Any]) -> object:
-    # Fields in which equal calls may differ. The address may differ too, but not in its lowest 5
-    # bits, because these bits determine whether the address is aligned.
+    # Fields that are ignored when two calls are compared. Of the address, only the lowest 5 bits
+    # are compared, because these bits determine whether the address is aligned.
     apart = ("kernels", "process", "process_rank", "count", "python", "objects", "map_address")
     known = {name: raw[name] for name in raw if name not in (*apart, "global_address", "before")}
     if known.get("bytes"):
@@ -167,7 +167,8 @@ def _traced(
     if first["call"] in KIND_OF:
         arguments = _encoded(KIND_OF[first["call"]], first)
     else:
-        # No encode made this map: it is from cuTensorMapReplaceAddress or a kernel's parameter.
+        # No encode was recorded for this map. The record is about cuTensorMapReplaceAddress, or
+        # about a kernel's parameter.
         before = made if data else _decoded(bytes.fromhex(first["before"]), known)
         arguments = PrintedArguments() if before is None else of_map(before)
         if "global_address" in first:  # the new address of cuTensorMapReplaceAddress
@@ -215,7 +216,7 @@ def _names(mangled: frozenset[str]) -> dict[str, str]:
 def _uses(
     group: list[dict[str, Any]], processes: list[dict[str, Any]], names: dict[str, str]
 ) -> tuple[TracedKernel, ...]:
-    # Launches by (kernel, parameter, offset).
+    # (kernel, parameter, offset) -> the number of launches.
     counts: dict[tuple[str, int, int], int] = {}
     for kernel in (kernel for raw in group for kernel in raw["kernels"]):
         place = (names[kernel["kernel"]], kernel["parameter"], kernel["offset"])
@@ -258,7 +259,7 @@ def _decoded(data: Bytes | None, target: tma.Target) -> tma.TensorMap | None:
 def _report(
     arguments: PrintedArguments, raw: dict[str, Any], made: tma.TensorMap | None, target: tma.Target
 ) -> tma.Report:
-    """Return the rules that a call breaks.
+    """Return a report of the rules that a call breaks.
 
     If the call failed but breaks no rule, the report has the driver's result instead.
     """
