@@ -64,7 +64,7 @@ for (const box of document.querySelectorAll(".tma-ask:not([data-ready])")) {
   }
   box.querySelector("details").addEventListener("toggle", () => unfold(box));
   box.addEventListener("click", (event) => judge(box, keyAt(event.composedPath()[0])));
-  box.addEventListener("keydown", (event) => {  // arrow keys choose a cell, as in every figure
+  box.addEventListener("keydown", (event) => {  // arrow keys choose a cell, and Enter judges it
     if (event.key === "Enter" && !event.shiftKey)
       judge(box, box.closest(".tma").tmaLinked?.pinned);
   });

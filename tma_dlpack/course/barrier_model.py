@@ -3,7 +3,8 @@
 `Barrier` is the state that PTX describes. A phase ends when two conditions hold: the number of
 arrivals has reached the count of `mbarrier.init`, and all announced bytes have arrived. `Play` runs
 programs (threads, warps, copy engines) on one time axis. It records the actions of the programs,
-and every state of every barrier.
+and every state of every barrier. A lane is a row of the picture: the actions of one program, or the
+use of one slot. A slot is a part of shared memory that has room for one tile.
 
 A program is a generator. For an action that takes time, the program yields a `Do` or a `Wait`. For
 an operation that takes no time, the program calls a method of `Play`.
@@ -139,7 +140,7 @@ Program = Generator["Do | Wait", None, None]
 
 @dataclass(slots=True)
 class Bar:
-    """The action of a lane in the ticks [begin, end); `end` is None if the action never ends.
+    """An action in a lane in the ticks [begin, end); `end` is None if the action never ends.
 
     `wrong` names the error of the action, such as missing bytes or an endless wait; "" for none.
     """

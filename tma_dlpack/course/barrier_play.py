@@ -224,7 +224,7 @@ class _Timeline:
         )
 
     def _arrows(self) -> list[Cell]:
-        """Draw the arrows between lanes and barriers.
+        """Draw the arrows between lanes (the rows of programs) and barriers.
 
         An arrow goes from a lane to a barrier that the lane changes, or from a barrier to a lane
         whose wait ends.

@@ -77,7 +77,8 @@ RING = (
 
 
 class Row(NamedTuple):
-    """A row of the picture; `of` is the lane, barrier or slot that it shows."""
+    """A row of the picture; `of` names the program (lane), barrier or stage (slot) that it
+    shows."""
 
     kind: str  # "heading", "lane", "phase", "arrivals", "bytes", "slot", "strip"
     of: str
