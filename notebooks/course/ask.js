@@ -1,6 +1,7 @@
 // Judge clicks on the cells of a question. Without scripts, only the folded answer remains.
-// Return the key of the cell at a node. A node with the text of a cell has no key, so this function
-// then reads the key of the cell in the same SVG group.
+
+// Return the key of the cell at a node. The node of a cell's text has no key. For this node, return
+// the key of the cell in the same SVG group.
 const keyAt = (node) => (node.closest?.("[data-k]") ||
   node.closest?.("g")?.querySelector(":scope > [data-k]"))?.dataset.k;
 

@@ -197,7 +197,7 @@ class Play:
             self._say(f"✗ {error}")
             self.bars.append(Bar(self.lane, self.now, None, Do(0, f"{error}|fails"), UNDEFINED))
             wrong = ""
-        # No other program runs any more, so these waits never end.
+        # No program runs any more, so the waits that are left never end.
         for _, bar in self._waiting:
             bar.end, bar.wrong = None, wrong
             if wrong:
@@ -254,7 +254,7 @@ class Play:
         self.memory.setdefault(slot, {})[piece] = tile, size
 
     def missing(self, read: Do) -> int:
-        """Return how many bytes of the tile that `read` needs are not in the slot at this tick."""
+        """Return how many bytes are missing in the slot: bytes of the tile that `read` reads."""
         pieces = self.memory.get(read.slot, {}).values()
         return self.slot_bytes - sum(size for tile, size in pieces if tile == read.tile)
 
@@ -293,7 +293,7 @@ class Play:
         self._wake(barrier)
 
     def _wake(self, barrier: str) -> None:
-        # Programs that must wait longer are put back in the same order.
+        # Programs that must wait longer stay in `_waiting`, in the same order.
         waiting, self._waiting = self._waiting, []
         for program, bar in waiting:
             wait, state = bar.act, self._state(barrier)

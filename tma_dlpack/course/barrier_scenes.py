@@ -29,7 +29,7 @@ from tma_dlpack.course.core import rows
 PIECE, QUICK_PIECE = 7, 4  # ticks per piece of a copy: in a kernel of one tile, and in a ring
 PIECES = 4  # maximum number of pieces of a load
 TINTS = (0, 1, 2, 3, 5, 7, 4, 6)  # tint of each stage of a ring
-#: Kind of a row -> its label, for the barrier in a kernel of one tile.
+#: `Row.kind` -> label of the row, for the barrier of a kernel with one tile.
 STATE_ROWS = {"phase": "full: phase", "arrivals": "pending arrivals", "bytes": "pending bytes"}
 
 #: Name of a mistake -> what the kernel does wrong, and the effect.
@@ -77,8 +77,7 @@ RING = (
 
 
 class Row(NamedTuple):
-    """A row of the picture; `of` names the program (lane), barrier or stage (slot) that it
-    shows."""
+    """A row of the picture. `of` names the program, barrier or stage that the row shows."""
 
     kind: str  # "heading", "lane", "phase", "arrivals", "bytes", "slot", "strip"
     of: str
@@ -107,8 +106,8 @@ class Played(NamedTuple):
     @property
     def outcome(self) -> str:
         """The outcome of the run; `draw.BarrierPlay` lists all outcomes."""
-        # A bar is a read of missing bytes if its `wrong` contains "bytes". A copy engine reads only
-        # for a store.
+        # A bar is a read of missing bytes if its `wrong` contains "bytes". A copy engine reads
+        # shared memory only for a store.
         misread = [bar.lane for bar in self.bars if "bytes" in bar.wrong]
         if any(lane.startswith("copy engine") for lane in misread):
             return "stale store"

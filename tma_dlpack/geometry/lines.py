@@ -27,7 +27,7 @@ CHUNK_BYTES = 16
 
 
 class LinePosition(NamedTuple):
-    """The positions of the lines of several tiles, along one dimension of the tensor.
+    """The positions of the lines of several tiles: their coordinates along one tensor dimension.
 
     `dimension` is the index of the dimension in driver order. `positions` broadcasts to (tiles,
     *TilePlan.line_shape). `extent` and `stride_bytes` are the tensor's extent and stride in this
@@ -63,8 +63,9 @@ def line_positions(
 
 
 def _tiled_positions(tile_plan: TilePlan, coords: IntArray) -> dict[int, IntArray]:
-    """Return the positions ``coord[d] + j[d] * s[d]`` of the lines; see `_taken`. The key is d."""
-    # Axis 0 of the result counts tiles. The other axes are the axes of `line_shape`.
+    """Return {d: positions of the lines along dimension d}, for each d of `line_dims`."""
+    # The positions are coords[:, d] + j[d] * s[d]; see `_taken`. Axis 0 of each array counts tiles.
+    # The other axes are the axes of `line_shape`.
     axes = (-1, *(1 for _ in tile_plan.line_shape))
     return {d: coords[:, d].reshape(axes) + taken for d, taken in _taken(tile_plan)}
 

@@ -1,5 +1,4 @@
-"""The function `plan`, which computes what all copies of a map share, such as the size of a
-tile."""
+"""`plan`, which computes the properties that all copies of a map share, such as tile sizes."""
 
 from __future__ import annotations
 

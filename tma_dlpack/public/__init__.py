@@ -113,8 +113,10 @@ def imported_later(room: str, modules: Mapping[str, Collection[str]]) -> Callabl
 
 
 class Drawn:
-    """Base class of the classes that have a picture. A notebook shows an instance as its
-    picture."""
+    """Base class of the classes that have a picture.
+
+    A notebook shows an instance as its picture.
+    """
 
     __slots__ = ()
 

@@ -19,7 +19,8 @@ struct Tiling
   unsigned counts[5];  // tiles per dimension
   int box[5];
   unsigned total;
-  // 1 if adjacent numbers are adjacent in the outermost dimension (maps of split_inner), else 0.
+  // 1: consecutive tiles are adjacent along the outermost dimension (maps of split_inner).
+  // 0: consecutive tiles are adjacent along the innermost dimension.
   unsigned last_first;
 };
 

@@ -1,7 +1,7 @@
 // Kernels that load tiles by TMA, and read the tiles with wgmma (a product) or ldmatrix. For a
 // product, verification/on_device.py inserts the macros WGMMA(d, a, b, accumulate), ACCUMULATOR and
-// REGISTERS above this text. The macros are made for one wgmma instruction: its shape, element type
-// and transpositions.
+// REGISTERS above this text. The macros are made for one wgmma instruction, with its shape, element
+// type and transpositions.
 
 #include <tma_dlpack.h>
 
