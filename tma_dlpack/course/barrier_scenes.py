@@ -309,7 +309,7 @@ def _ring(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
         f"  {arrive}" if releases else "  // no arrive(&empty[s])",
         "}",
     ]
-    # SYNC waits for one producer and one consumer per block.
+    # A phase of the barrier SYNC ends after one arrival of each producer and consumer.
     play.barriers[SYNC] = Barrier.init(2 * setup.blocks)
 
     def producer(b: int) -> Program:
@@ -320,7 +320,7 @@ def _ring(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
         yield from _sync(play, 0, -1)
         for k in range(count):
             turns, s = divmod(k, stages)
-            # The first wait for a stage names parity 1, so it passes at the fresh barrier.
+            # The first wait for a stage has parity 1, so it passes at the fresh barrier.
             yield Wait(f"empty[{s}]{setup.of(b)}", empty_parity ^ turns % 2, 4)
             play.arrive(f"full[{s}]{setup.of(b)}", setup.expected)
             to = [(f"stage {s}{setup.of(n)}", f"full[{s}]{setup.of(n)}") for n in blocks]

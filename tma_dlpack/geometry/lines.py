@@ -1,4 +1,8 @@
-"""Addresses and bounds of lines and boxes in global memory, and the list of a tensor's tiles."""
+"""Addresses and bounds of lines and boxes in global memory, and the list of a tensor's tiles.
+
+A line is a part of a tile that is contiguous in global memory, such as a row of the box. The
+docstring of `tma_dlpack.geometry` has the definition for each kind of map.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`plan`, which computes the properties that all copies of a map share, such as tile sizes."""
+"""`plan`, which computes the properties that all copies of a map share, such as tile sizes.
+
+A line is a part of a tile that is contiguous in global memory, such as a row of the box. The
+docstring of `tma_dlpack.geometry` has the definition for each kind of map.
+"""
 
 from __future__ import annotations
 

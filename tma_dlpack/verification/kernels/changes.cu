@@ -80,7 +80,7 @@ __device__ void load_rank(unsigned rank, void* smem, const Map& map, Barrier* fu
 // One warp changes a map, and loads a tile with the changed map. With `in_place`, the warp changes
 // the map in global memory at `out`. Otherwise the warp changes the map in shared memory, and then
 // publishes the map to `out`. Then the warp writes the first `bytes` bytes of shared memory to the
-// addresses after this map. They contain the tile, and zeros before the tile and in its gaps. If
+// addresses after this map. These bytes are the tile, and zeros before the tile and in its gaps. If
 // the load does not complete in two seconds, the warp does not write these bytes.
 extern "C" __global__ void change_and_load(const __grid_constant__ Map from, const Coords at,
                                            unsigned rank, unsigned in_place, unsigned count,
