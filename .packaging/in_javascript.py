@@ -135,14 +135,14 @@ def js_fields() -> list[dict[str, Any]]:
 
 
 class OfOperand(InJavaScript):
-    """Print a module's one-expression functions as JavaScript, and inline the called functions."""
+    """Translator of a module's one-expression functions to JavaScript. It inlines their calls."""
 
     def __init__(self, module: ModuleType) -> None:
         self.tree, self.names = ast.parse(inspect.getsource(module)), vars(module)
         self.given = {"o": "o"}  # name of a parameter -> its value as JavaScript
 
     def row(self, call: ast.Call) -> tuple[str, str]:
-        """Return id and predicate (in JavaScript) of the row that this call of `_row` makes."""
+        """Return the id and the JavaScript predicate of the rule that this call of `_row` makes."""
         columns = {keyword.arg: keyword.value for keyword in call.keywords}
         holds = columns["holds"]
         body = holds.body if isinstance(holds, ast.Lambda) else self.body(holds.id)

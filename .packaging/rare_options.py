@@ -14,7 +14,7 @@ from tma_dlpack.tables.enums import TmaInterleaveLayout, TmaL2FetchSize, TmaOobF
 
 
 class Form(NamedTuple):
-    """Templates for one form (a type of option); `is_given` tests whether a call has the option."""
+    """Templates for one form (a type of option). `is_given` is true if a call has the option."""
 
     python: str
     cpp: str

@@ -78,7 +78,7 @@ def stored(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def whole_streams(outputs: list[nbformat.NotebookNode]) -> list[nbformat.NotebookNode]:
-    """Join the pieces of a cell's printed text, because each run prints other pieces."""
+    """Join the pieces of a cell's printed text, because each run divides the text differently."""
     joined: list[nbformat.NotebookNode] = []
     for output in outputs:
         is_stream = output.output_type == "stream"
@@ -90,7 +90,7 @@ def whole_streams(outputs: list[nbformat.NotebookNode]) -> list[nbformat.Noteboo
 
 
 def without_addresses(text: str) -> str:
-    """Replace addresses of host memory in text and images, because each run has other addresses."""
+    """Replace addresses of host memory in text and images, because they differ in each run."""
 
     def in_image(found: re.Match[str]) -> str:
         svg = without_addresses(base64.b64decode(found[1]).decode())

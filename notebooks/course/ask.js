@@ -1,6 +1,7 @@
 // Judge clicks on the cells of a question. Without scripts, only the folded answer remains.
-// Return the key of the cell at a node. A node with the text of a cell has no key, so this function
-// then reads the key of the cell in the same SVG group.
+
+// Return the key of the cell at a node. The node of a cell's text has no key. For this node, return
+// the key of the cell in the same SVG group.
 const keyAt = (node) => (node.closest?.("[data-k]") ||
   node.closest?.("g")?.querySelector(":scope > [data-k]"))?.dataset.k;
 
@@ -64,7 +65,7 @@ for (const box of document.querySelectorAll(".tma-ask:not([data-ready])")) {
   }
   box.querySelector("details").addEventListener("toggle", () => unfold(box));
   box.addEventListener("click", (event) => judge(box, keyAt(event.composedPath()[0])));
-  box.addEventListener("keydown", (event) => {  // arrow keys choose a cell, as in every figure
+  box.addEventListener("keydown", (event) => {  // arrow keys choose a cell, and Enter judges it
     if (event.key === "Enter" && !event.shiftKey)
       judge(box, box.closest(".tma").tmaLinked?.pinned);
   });

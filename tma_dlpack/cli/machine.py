@@ -296,8 +296,8 @@ def _zsh() -> str:
 
 
 def _zsh_spec(name: str, entry: Option) -> str:
-    # _arguments expects "--flag[help]:value:(a b c)". The characters "[", "]" and ":" separate the
-    # parts of this text.
+    # The function `_arguments` of zsh expects "--flag[help]:value:(a b c)". The characters "[", "]"
+    # and ":" separate the parts of this text.
     about = entry.about.replace("[", "(").replace("]", ")").replace(":", ",")
     values = f"({' '.join(entry.values)})" if entry.values else "_files"
     if not entry.is_flag:

@@ -177,8 +177,8 @@ def vars_of(value: Any) -> dict[str, object]:
 def attributes(tensor_map: TensorMap) -> dict[str, object]:
     """Return a map's attributes for JSON.
 
-    Lists under a name of the driver have the innermost dimension first. The lists `shape`,
-    `box_sizes` and `elem_strides` are row-major.
+    Lists with a name of the driver, such as `global_dim`, have the innermost dimension first. The
+    lists `shape`, `box_sizes` and `elem_strides` are row-major.
     """
     from tma_dlpack.tensor_map import text
 

@@ -3,7 +3,8 @@
 `Barrier` is the state that PTX describes. A phase ends when two conditions hold: the number of
 arrivals has reached the count of `mbarrier.init`, and all announced bytes have arrived. `Play` runs
 programs (threads, warps, copy engines) on one time axis. It records the actions of the programs,
-and every state of every barrier.
+and every state of every barrier. A lane is a row of the picture: the actions of one program, or the
+use of one slot. A slot is a part of shared memory that has room for one tile.
 
 A program is a generator. For an action that takes time, the program yields a `Do` or a `Wait`. For
 an operation that takes no time, the program calls a method of `Play`.
@@ -139,7 +140,7 @@ Program = Generator["Do | Wait", None, None]
 
 @dataclass(slots=True)
 class Bar:
-    """The action of a lane in the ticks [begin, end); `end` is None if the action never ends.
+    """An action in a lane in the ticks [begin, end); `end` is None if the action never ends.
 
     `wrong` names the error of the action, such as missing bytes or an endless wait; "" for none.
     """
@@ -196,7 +197,7 @@ class Play:
             self._say(f"✗ {error}")
             self.bars.append(Bar(self.lane, self.now, None, Do(0, f"{error}|fails"), UNDEFINED))
             wrong = ""
-        # No other program runs any more, so these waits never end.
+        # No program runs any more, so the waits that are left never end.
         for _, bar in self._waiting:
             bar.end, bar.wrong = None, wrong
             if wrong:
@@ -253,7 +254,7 @@ class Play:
         self.memory.setdefault(slot, {})[piece] = tile, size
 
     def missing(self, read: Do) -> int:
-        """Return how many bytes of the tile that `read` needs are not in the slot at this tick."""
+        """Return how many bytes are missing in the slot: bytes of the tile that `read` reads."""
         pieces = self.memory.get(read.slot, {}).values()
         return self.slot_bytes - sum(size for tile, size in pieces if tile == read.tile)
 
@@ -292,7 +293,7 @@ class Play:
         self._wake(barrier)
 
     def _wake(self, barrier: str) -> None:
-        # Programs that must wait longer are put back in the same order.
+        # Programs that must wait longer stay in `_waiting`, in the same order.
         waiting, self._waiting = self._waiting, []
         for program, bar in waiting:
             wait, state = bar.act, self._state(barrier)

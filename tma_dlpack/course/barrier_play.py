@@ -35,9 +35,10 @@ TX_BYTES = 8192  # bytes of a load if no map is passed: 64 x 64 elements of 16 b
 MAX_STAGES, MAX_BLOCKS = 8, 2
 WIDTH, NARROW_WIDTH = 640, 164  # px: length of the axis, in the wide picture and on a phone
 TAIL, LONG_TAIL = 4, 16  # drawn ticks after the last event: without a hang, and with a hang
-# px: height of the byte counts, height of the stairs below the counts, free space above a lane.
+# px: height of the byte counts, height of the stairs below the counts, free space above the row of
+# a lane or slot.
 NUMBERS, STAIRS, ABOVE = 16, 32, 6
-#: Kind of a row -> height of the row, and free space below the row, in px.
+#: `Row.kind` -> height of the row, and free space below the row, in px.
 HEIGHTS = {
     "heading": (18, 4),
     "lane": (30, 8),
@@ -47,7 +48,7 @@ HEIGHTS = {
     "slot": (20, 0),
     "strip": (14, 0),
 }
-#: Kind of a row -> the attribute of a barrier's state that the row shows.
+#: `Row.kind` -> the attribute of `Barrier` that the row shows.
 FIELDS = {"phase": "phase", "strip": "phase", "arrivals": "pending", "bytes": "tx_bytes"}
 PARITY = ("even", "odd")  # styles of phases of parity 0 and of parity 1
 LEGEND = [
@@ -166,7 +167,7 @@ class BarrierPlay(Figure):
 
 
 def _stated(frame: Frame, few: int = 0) -> list[str]:
-    """Describe the changed barriers, or all barriers if the frame has at most `few` of them."""
+    """Describe the changed barriers, or all barriers if the frame has at most `few` barriers."""
     return [
         f"{name}: phase {state.phase}, {counted(state.pending, 'arrival')} and "
         f"{counted(state.tx_bytes, 'byte')} pending"
@@ -224,7 +225,7 @@ class _Timeline:
         )
 
     def _arrows(self) -> list[Cell]:
-        """Draw the arrows between lanes and barriers.
+        """Draw the arrows between lanes (the rows of programs) and barriers.
 
         An arrow goes from a lane to a barrier that the lane changes, or from a barrier to a lane
         whose wait ends.

@@ -29,7 +29,7 @@ from tma_dlpack.course.core import rows
 PIECE, QUICK_PIECE = 7, 4  # ticks per piece of a copy: in a kernel of one tile, and in a ring
 PIECES = 4  # maximum number of pieces of a load
 TINTS = (0, 1, 2, 3, 5, 7, 4, 6)  # tint of each stage of a ring
-#: Kind of a row -> its label, for the barrier in a kernel of one tile.
+#: `Row.kind` -> label of the row, for the barrier of a kernel with one tile.
 STATE_ROWS = {"phase": "full: phase", "arrivals": "pending arrivals", "bytes": "pending bytes"}
 
 #: Name of a mistake -> what the kernel does wrong, and the effect.
@@ -77,7 +77,7 @@ RING = (
 
 
 class Row(NamedTuple):
-    """A row of the picture; `of` is the lane, barrier or slot that it shows."""
+    """A row of the picture. `of` names the program, barrier or stage that the row shows."""
 
     kind: str  # "heading", "lane", "phase", "arrivals", "bytes", "slot", "strip"
     of: str
@@ -106,8 +106,8 @@ class Played(NamedTuple):
     @property
     def outcome(self) -> str:
         """The outcome of the run; `draw.BarrierPlay` lists all outcomes."""
-        # A bar is a read of missing bytes if its `wrong` contains "bytes". A copy engine reads only
-        # for a store.
+        # A bar is a read of missing bytes if its `wrong` contains "bytes". A copy engine reads
+        # shared memory only for a store.
         misread = [bar.lane for bar in self.bars if "bytes" in bar.wrong]
         if any(lane.startswith("copy engine") for lane in misread):
             return "stale store"
@@ -309,7 +309,7 @@ def _ring(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
         f"  {arrive}" if releases else "  // no arrive(&empty[s])",
         "}",
     ]
-    # SYNC waits for one producer and one consumer per block.
+    # A phase of the barrier SYNC ends after one arrival of each producer and consumer.
     play.barriers[SYNC] = Barrier.init(2 * setup.blocks)
 
     def producer(b: int) -> Program:
@@ -320,7 +320,7 @@ def _ring(setup: Setup, play: Play) -> tuple[list[str], list[Row]]:
         yield from _sync(play, 0, -1)
         for k in range(count):
             turns, s = divmod(k, stages)
-            # The first wait for a stage names parity 1, so it passes at the fresh barrier.
+            # The first wait for a stage has parity 1, so it passes at the fresh barrier.
             yield Wait(f"empty[{s}]{setup.of(b)}", empty_parity ^ turns % 2, 4)
             play.arrive(f"full[{s}]{setup.of(b)}", setup.expected)
             to = [(f"stage {s}{setup.of(n)}", f"full[{s}]{setup.of(n)}") for n in blocks]

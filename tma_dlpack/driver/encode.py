@@ -296,7 +296,7 @@ def clear_bit_85(data: bytes, target: Target) -> bytes:
 
 
 def _mend(data: bytes, arguments: EncodeArguments, target: Target) -> bytes:
-    """Clear bit 85 in the same maps as libcu++ does.
+    """Clear bit 85 of a map if libcu++ clears the bit of this map, too.
 
     libcu++ clears the bit of a tiled map if it computes a size below 128 KiB for the tensor. For a
     map of rank 1, the computed size is correct. For a map of rank 2 or more, the computed size is

@@ -1,4 +1,8 @@
-"""Addresses and bounds of lines and boxes in global memory, and the list of a tensor's tiles."""
+"""Addresses and bounds of lines and boxes in global memory, and the list of a tensor's tiles.
+
+A line is a part of a tile that is contiguous in global memory, such as a row of the box. The
+docstring of `tma_dlpack.geometry` has the definition for each kind of map.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +31,11 @@ CHUNK_BYTES = 16
 
 
 class LinePosition(NamedTuple):
-    """The positions of the lines of several tiles, along one dimension of the tensor.
+    """The positions of the lines of several tiles: their coordinates along one tensor dimension.
 
     `dimension` is the index of the dimension in driver order. `positions` broadcasts to (tiles,
-    *line_shape). `extent` and `stride_bytes` are the tensor's extent and stride in this dimension.
+    *TilePlan.line_shape). `extent` and `stride_bytes` are the tensor's extent and stride in this
+    dimension.
     """
 
     dimension: int
@@ -42,7 +47,7 @@ class LinePosition(NamedTuple):
 def line_positions(
     tile_plan: TilePlan, coords: IntArray, offsets: Sequence[int] = ()
 ) -> list[LinePosition]:
-    """Return the positions of all lines of all tiles, in each dimension of `line_dims`.
+    """Return the positions of all lines of all tiles, in each dimension of `tile_plan.line_dims`.
 
     Parameters
     ----------
@@ -62,18 +67,20 @@ def line_positions(
 
 
 def _tiled_positions(tile_plan: TilePlan, coords: IntArray) -> dict[int, IntArray]:
-    """Return ``p[d] = coord[d] + j[d] * s[d]`` of each dimension d of `line_dims`."""
-    # Axis 0 of the result counts tiles. The other axes are the axes of `line_shape`.
+    """Return {d: positions of the lines along dimension d}, for each d of `line_dims`."""
+    # The positions are coords[:, d] + j[d] * s[d]; see `_taken`. Axis 0 of each array counts tiles.
+    # The other axes are the axes of `line_shape`.
     axes = (-1, *(1 for _ in tile_plan.line_shape))
     return {d: coords[:, d].reshape(axes) + taken for d, taken in _taken(tile_plan)}
 
 
 @lru_cache(maxsize=256)
 def _taken(tile_plan: TilePlan) -> list[tuple[int, IntArray]]:
-    """Return ``j[d] * s[d]`` of each dimension d of `line_dims`.
+    """Return (d, distances of the lines from line 0 along d) for each dimension d of `line_dims`.
 
-    ``j[d]`` is 0, 1, ..., n[d] - 1, and ``s[d]`` is the step. The array of a dimension varies only
-    along the axis of `line_shape` that belongs to the dimension.
+    The distances are ``j[d] * s[d]``: ``j[d]`` is 0, 1, ..., n[d] - 1, and ``s[d]`` is the step.
+    The array of a dimension varies only along the axis of `line_shape` that belongs to the
+    dimension.
     """
     counts, steps, dims = tile_plan.counts, tile_plan.steps, tile_plan.line_dims
     taken = (np.arange(0, counts[d] * steps[d], steps[d]) for d in dims)
@@ -98,7 +105,7 @@ def _im2col_positions(
     positions = {d: coords[:, d, None] for d in tile_plan.line_dims}
     for d, (first, last) in im2col_box(args).items():
         step, start = args.element_strides[d], positions[d]
-        # Numbers of positions in the head, and in a pass.
+        # The number of positions in the head, and the number in a pass.
         head, full = (last - start) // step + 1, (last - first) // step + 1
         passes, place = np.divmod(turn - head, full)
         # In the head, `passes` is negative, so the position in the next dimension does not change.
@@ -285,7 +292,7 @@ def tile_coords(args: EncodeArguments) -> IntArray:
     int64 array (n, rank)
         Row-major coordinates, one tile per row. If the map is tiled, the last coordinate changes
         fastest from row to row. If the map is im2col, the coordinate of the channels changes
-        fastest, or the coordinate of the slices if the map is also interleaved.
+        fastest. If it is also interleaved, the coordinate of the slices changes fastest.
 
     Raises
     ------
@@ -343,7 +350,8 @@ def _combined(steps: Sequence[range], rank: int) -> Sequence[IntArray]:
             f"{MAX_COORDS // rank} tiles of rank {rank}. Compute the coordinates in parts, box by "
             "box along each dimension, and pass each part to load_tiles"
         )
-    # A range is empty, so there are no combinations. Another range may be too long for np.arange.
+    # If a range is empty, there are no combinations. Then replace all ranges by empty ranges,
+    # because another range may be too long for np.arange.
     if not total:
         steps = [range(0)] * len(steps)
     places = (np.arange(r.start, r.stop, r.step, dtype=np.int64) for r in steps)

@@ -1,4 +1,8 @@
-"""`plan` computes the facts that all copies of a map share, such as the size of a tile."""
+"""`plan`, which computes the properties that all copies of a map share, such as tile sizes.
+
+A line is a part of a tile that is contiguous in global memory, such as a row of the box. The
+docstring of `tma_dlpack.geometry` has the definition for each kind of map.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,7 @@ class Swizzle(NamedTuple):
     A term (right, mask, left) XORs ``(a >> right & mask) << left`` into the address `a`.
     """
 
-    span_bytes: int  # size of the part in which a granule moves; also the minimum pitch of lines
+    span_bytes: int  # size of the part of memory in which a granule moves; minimum pitch of lines
     repeat_bytes: int  # period of the pattern
     granule_bytes: int  # number of adjacent bytes that the swizzle moves together
     terms: tuple[tuple[int, int, int], ...]  # (right, mask, left) of the formula above
@@ -62,7 +66,8 @@ def swizzle_offset(swizzle: TmaSwizzle, address: Address) -> Address:
     `address` is the address in shared memory, not the offset from the start of the tile. The
     function is its own inverse.
 
-    Address 0x480 is chunk 0 of row 9. The swizzle moves the chunk to place 0 XOR (9 mod 8) = 1.
+    In rows of eight 16-byte chunks, address 0x480 is chunk 0 of row 9. The swizzle moves the chunk
+    to place 0 XOR (9 mod 8) = 1 of the row.
 
     >>> hex(swizzle_offset(TmaSwizzle.bytes128, 0x480))
     '0x490'
@@ -296,7 +301,7 @@ def smem_alignment(args: EncodeArguments) -> int:
 
 @lru_cache(maxsize=64)
 def swizzle_order(tile_plan: TilePlan, smem_offset: int) -> IntArray:
-    """Return the place that each granule of a tile in shared memory has without the swizzle.
+    """Return the permutation by which the swizzle moves the granules of a tile in shared memory.
 
     `smem_offset` is the shared address of the tile. Place n starts ``n * granule_bytes`` bytes
     after this address. If entry n of the result is m, the swizzle moves the granule of place m to

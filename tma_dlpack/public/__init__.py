@@ -113,7 +113,10 @@ def imported_later(room: str, modules: Mapping[str, Collection[str]]) -> Callabl
 
 
 class Drawn:
-    """Base class of the classes that have a picture, which a notebook shows for an instance."""
+    """Base class of the classes that have a picture.
+
+    A notebook shows an instance as its picture.
+    """
 
     __slots__ = ()
 
@@ -261,8 +264,9 @@ def opaque(function: F) -> F:
     def called(*args: Any, **keywords: Any) -> Any:
         stopped = None
         try:
-            # torch.compile may also trace `called` itself. Therefore `_stop` ends the graph inside
-            # of this `try`: torch.compile does not trace a function whose `try` ends the graph.
+            # torch.compile may also trace `called` itself. To prevent this, `_stop` ends the graph
+            # inside of this `try`. torch.compile does not trace a function in which a graph ends
+            # inside of a `try`.
             stopped = _stop()
             return function(*args, **keywords)
         except TypeError:

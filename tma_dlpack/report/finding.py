@@ -24,8 +24,8 @@ class Finding:
     rule : str
         Stable id such as "PROXY_FENCE", with the same meaning in every tool.
     severity : str
-        "error" if the tool proved the mistake, "warning" if the mistake is only possible, "note" if
-        the code breaks a rule of a document but works on hardware, according to measurements.
+        "error": the tool proved the mistake. "warning": the mistake is only possible. "note": the
+        code breaks a documented rule, but measurements show that it works on hardware.
     message, fix : str
         The mistake, and the change that corrects it.
     kernel : str

@@ -87,7 +87,7 @@ def _filled(line: str, indent: str) -> str:
     return wrapped(words, indent + line[: len(line) - len(words)])
 
 
-#: The sections of a report; a finding in place of a section becomes a section of its own.
+#: The sections of a report. A finding among them becomes a section of its own.
 Parts = Iterable[Section | Finding]
 
 
@@ -125,7 +125,7 @@ def _block(finding: Finding) -> str:
     """Return a finding as a block of HTML."""
     from tma_dlpack.draw.cards import plain
 
-    # The CSS classes of draw/figure.css, which violations and advice of maps have too.
+    # These CSS classes are in draw/figure.css. Violations and advice of maps have the same classes.
     kind = "violation" if finding.severity == ERROR else "advice"
     place = f"{finding.where}, in {finding.kernel}" if finding.kernel else finding.where
     rule = f"<b>{escape(finding.severity)} {escape(finding.rule)}</b> {escape(place)}"

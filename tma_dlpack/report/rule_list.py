@@ -202,8 +202,8 @@ def _refusing(rule: Rule) -> Iterator[str]:
         yield "driver"
     if rule.unsupported:
         yield "hardware"
-    # `ours` means that only this package refuses the call. These rules are the rules of maps that
-    # only `make_*` checks, and the rules about tensors, copies, calls, operands and files.
+    # `ours` is true if only this package checks the rule: a rule of maps that only `make_*` checks,
+    # or a rule about tensors, copies, calls, operands or files.
     ours = rule.make_only and not rule.libcudacxx if is_rule else rule.group != "advice"
     if ours and not rule.unsupported:
         yield "tma_dlpack"

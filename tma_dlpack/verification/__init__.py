@@ -6,8 +6,8 @@ each line of the report. `checks.run_case` runs one case. A case depends only on
 check, the seed and the number of the case, so that `replay` can repeat the case. `random_*.py` make
 the random cases; tests/random_requests.py uses these cases, too. `arena.py` has the memory that
 copies use, and the calls that encode maps. `on_device.py` runs kernels that read tiles with wgmma
-and ldmatrix, or that change maps. `learning.py` has the report, and the file with all cases that a
-user can send to the maintainers.
+and ldmatrix, or that change maps. `learning.py` has the report. It also writes all cases to a file,
+which a user can send to the maintainers.
 
 `bandwidth.py` measures the speed of copies with the kernel that `pipeline.py` launches.
 

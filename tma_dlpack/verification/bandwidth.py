@@ -22,7 +22,7 @@ from tma_dlpack.verification.core import (
 )
 from tma_dlpack.verification.pipeline import MAX_STAGES, Pipeline, Run, TiledCopy, fits
 
-# The signature of `bandwidth` has the types of `make_tma_descriptor`.
+# Types of the parameters that `bandwidth` shares with `make_tma_descriptor`.
 DataType = enums.DataType
 Ints = enums.Ints
 L2FetchSize = enums.L2FetchSize
@@ -86,7 +86,7 @@ class BandwidthRow:
         `bytes_per_second` divided by the speed of a device-to-device memcpy that was measured in
         the same call of `bandwidth`.
     verified : bool
-        Whether the copies with all pipelines wrote correct bytes.
+        Whether the copy with every pipeline wrote correct bytes.
     """
 
     box_sizes: tuple[int, ...]
@@ -142,7 +142,7 @@ class BandwidthReport:
         return all(row.verified for row in self.rows)
 
     def best(self, row_bytes: int) -> BandwidthRow:
-        """Return the fastest row of the report whose box has `row_bytes` bytes per row.
+        """Return the result of the fastest box among the boxes with `row_bytes` bytes per row.
 
         Raise `TmaPreconditionError` if no measured box has `row_bytes` bytes per row.
         """
@@ -206,14 +206,14 @@ def bandwidth(
     ----------
     tensor : object
         A CUDA tensor with ``__dlpack__``, preferably several times as large as the L2 cache. The
-        tensor is not changed. The copy of the tensor needs additional GPU memory of the tensor's
+        tensor is not changed. `bandwidth` copies the tensor to additional GPU memory of the same
         size.
     boxes : iterable of box_sizes, optional
-        Boxes to try, row-major, in elements. None tries boxes with rows of 16 to 512 bytes that
-        fit the tensor.
+        Boxes to try, row-major, in elements. None tries the default boxes that fit the tensor.
+        Their rows have 16 to 512 bytes.
     swizzle : enum member, name or value, optional
-        The swizzle of all boxes. With None, each default box has a swizzle of its own, and a box in
-        `boxes` gets "bytes32", "bytes64" or "bytes128" if its rows have 32, 64 or 128 bytes. Other
+        The swizzle of all boxes. With None, each default box has a swizzle of its own. A box in
+        `boxes` whose rows have 32, 64 or 128 bytes gets "bytes32", "bytes64" or "bytes128". Other
         boxes in `boxes` get no swizzle.
     l2_fetch_size : enum member, name or value, or several, optional
         The L2 fetch sizes to try. None tries "none", "bytes128" and "bytes256".

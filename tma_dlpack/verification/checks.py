@@ -130,7 +130,8 @@ def _compare_encoders(kind: MapKind, rng: Random, target: tma.Target) -> Outcome
         "bytes": bytes(by_driver).hex() if isinstance(by_driver, tma.TensorMap) else None,
     }
     # If the layout of the target has not been measured, this package cannot encode maps for it, so
-    # there is nothing to compare. `FieldStatistics` in learning.py uses the evidence.
+    # there is nothing to compare. The evidence is recorded nevertheless, for `FieldStatistics` in
+    # learning.py.
     if not target.has_model:
         return Outcome(call, accepted, None, evidence)
     by_model = _attempt(lambda: encode(encoder="model"))

@@ -1,7 +1,7 @@
 """All names from other folders of the package that `verify` and `bandwidth` use.
 
-`tests/test_layers.py` allows at most 30 names. The names are imported on first use, because the
-commands are registered in every run of the command line, but most runs do not use these names.
+`tests/test_layers.py` allows at most 30 names. The names are imported on first use. Almost every
+run of the command line imports `commands.py`, but most runs do not use these names.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""The report of `verify`, and the file of all cases that a user can send to the maintainers.
+"""The report of `verify`, and the file of all cases, which a user can send to the maintainers.
 
 The file is JSON, and it is compressed if its name ends with .gz. It has the name of the GPU, and
 for every case the arguments, the verdict and the bytes. `Findings.against` compares the encodings
-in the file with the rules and the layout of a target, without a GPU. `FieldStatistics` is for a
-target whose layout has not been measured. For each field of the layout of sm_90, it counts the maps
-of the driver that agree with this layout.
+in the file with the rules and the layout of a target, without a GPU. The layout of a target is the
+place of each field in the 128 bytes of a map. `FieldStatistics` is for a target whose layout has
+not been measured. For each field of the layout of sm_90, it counts the driver's maps that agree in
+this field.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from tma_dlpack.verification.core import (
     tma,
 )
 
-#: Exceptions that `Findings.read` may raise for a file that `Findings.write` did not write.
+#: Exceptions that the content of a file can cause if `Findings.write` did not write the file. They
+#: become the error `FILE_VERIFY`.
 _NOT_OURS = (
     *(OSError, EOFError, zlib.error, ValueError, LookupError, TypeError, AttributeError),
     *(ArithmeticError, RecursionError, MemoryError),
@@ -295,7 +297,10 @@ def _not_ours(what: str, error: BaseException) -> tma.TmaError:
 
 
 def _difference(case: dict[str, Any], target: tma.Target) -> str | None:
-    """Return the difference between a recorded encoding and a target's rules or layout, or None."""
+    """Compare a recorded encoding with a target's rules and layout.
+
+    Return the difference as a text, or None.
+    """
     request = read_driver_call(case["kind"], case["arguments"], target)
     violations = find_violations(request)
     ours = ", ".join(violation.rule for violation in violations) or "accepted"
@@ -323,7 +328,7 @@ def _difference(case: dict[str, Any], target: tma.Target) -> str | None:
 
 
 class FieldStatistics:
-    """Counter of the driver's maps that agree with sm_90's layout, for each field of the layout.
+    """For each field of sm_90's layout, the number of the driver's maps that agree in this field.
 
     For each field, `seen` counts the maps that have the field, and `same` counts the maps in which
     the value of the field agrees. `stray` has the bits that are outside of all fields and are set

@@ -1,4 +1,4 @@
-"""Checks on the GPU of matrix descriptors, ldmatrix addresses, and maps that a kernel changes.
+"""Checks that run on the GPU: matrix descriptors, ldmatrix addresses, maps that kernels change.
 
 In the checks of wgmma and ldmatrix, TMA loads tiles with the driver's maps. Then wgmma reads the
 tiles with this package's descriptors, or ldmatrix reads them at this package's addresses. The
@@ -164,7 +164,7 @@ def _read_tiles(
     counts: tuple[int, ...],
     arrays: list[npt.NDArray[Any]],
 ) -> None:
-    """Run a kernel of operands.cu, whose tiles end at byte `end` of shared memory."""
+    """Run a kernel of operands.cu. Its tiles end at byte `end` of shared memory."""
     # The mbarrier follows the tiles. Its size and its alignment are 8 bytes (PTX ISA).
     barrier, done = -(-end // 8) * 8, np.zeros(1, np.uint32)
     values = [*maps, *_words(barrier, *counts)]
@@ -183,8 +183,8 @@ def wgmma_macro(
     constraint = "f" if accumulator == "float" else "r"
     outputs = ", ".join(f'"+{constraint}"(d[{i}])' for i in range(registers))
     result = "f32" if accumulator == "float" else "s32"
-    # If the accumulator is float, two immediate operands are the signs of A and B, which are 1. If
-    # the elements have 16 bits, the transpose flags of A and B follow.
+    # If the accumulator is float, wgmma has two more immediate operands: the signs of A and B, here
+    # 1. If the elements have 16 bits, the transpose flags of A and B follow.
     immediates = {"float": ", 1, 1", "int": ""}[accumulator]
     if ptx in ("f16", "bf16"):
         immediates += f", {int(a_turned)}, {int(b_turned)}"
@@ -227,8 +227,8 @@ _BY_DIMENSION = (
     "box_dim",
     "element_stride",
 )
-# Field -> number of the field in changes.cu. changes.cu reserves 8 cases for each number. elemtype
-# needs more than 8 cases, so elemtype has the highest number.
+# Field -> number of the field in changes.cu. The `switch` in changes.cu reserves 8 cases for each
+# number. elemtype needs more than 8 cases, so elemtype has the highest number.
 NUMBERS = {name: n for n, name in enumerate((*_BY_DIMENSION, *CONSTANTS))} | {"elemtype": 16}
 TF32 = (tma.TensorMapDataType.TFLOAT32, tma.TensorMapDataType.TFLOAT32_FTZ)
 #: Field that has invalid values -> first invalid value.

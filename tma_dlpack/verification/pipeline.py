@@ -1,4 +1,4 @@
-"""`TiledCopy`, which copies a tensor on the GPU tile by tile and times it, for `tma.bandwidth`."""
+"""`TiledCopy`, which copies a tensor on the GPU tile by tile, and times the copy."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MAX_TILES = 1 << 31
 #: Maximum number of stages. At most half of the stages have pending stores, and the kernel in
 #: kernels/bandwidth.cu supports at most 4 pending stores.
 MAX_STAGES = 8
-#: Number of additional bytes after the copy of the tensor. If the size of a row is not a multiple
-#: of 16 bytes, a store may write up to this number of bytes after the end of the row.
+#: Number of additional bytes of memory after the tensor's copy. If the size of a row is not a
+#: multiple of 16 bytes, a store may write up to this number of bytes after the end of the row.
 OVERRUN_BYTES = 16
 # ISSUING_THREADS is the number of threads per block of the copying kernel; only one of these
 # threads issues copies. LOOKING_THREADS is the number of threads per block of the kernels `invert`
@@ -194,9 +194,9 @@ class TiledCopy:
                 "are counted. Pass larger boxes"
             )
         ones = (1,) * (5 - rank)
-        # In a map that `split_inner` made, the outermost dimension divides the row into parts, and
-        # this dimension has the smallest stride. For such a map, the kernel numbers tiles along the
-        # outermost dimension first, so that consecutive tiles are adjacent in memory.
+        # In a map that `split_inner` made, the outermost dimension counts the parts of a row, and
+        # has the smallest stride. For such a map, the kernel counts the tiles along the outermost
+        # dimension first. So tiles with consecutive numbers are adjacent in memory.
         strides = tensor_map.global_strides
         last_first = rank > 2 and strides[-1] < min(strides[:-1])
         tiling = struct.pack("<5I5iII", *counts, *ones, *box, *ones, tiles, last_first)
@@ -226,7 +226,7 @@ class TiledCopy:
         launch.launch(kernel, grid, LOOKING_THREADS, 0, self._stream, arguments)
 
     def _answer_after(self, work: Callable[[], None]) -> int:
-        """Set the answer word in GPU memory to 0, call `work`, and return the answer word."""
+        """Set a word in GPU memory to 0, call `work`, and return the word that its kernels left."""
         word = np.zeros(1, np.uint32)
         launch.upload(self._answer, word, self._stream)
         work()

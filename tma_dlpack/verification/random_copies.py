@@ -122,7 +122,7 @@ def random_map(
     rank = rng.randint(3 if args.interleave or kind == "im2col" else 1, 5)
     dims, inner = _dims(rng, rank), _inner(rng, args)
     steps = tuple(rng.choice((1, 1, 1, rng.randint(1, 8))) for _ in range(rank))
-    # Often make rows with the length of about 1 to 3 boxes, so that tiles reach the end of a row.
+    # Often make rows that are about 1 to 3 boxes long, so that tiles reach the end of a row.
     if not args.interleave and rng.random() < 0.7:
         dims[0] = max(1, inner * rng.randint(1, 3) + rng.randint(-3, 3))
     if kind == "tiled":
@@ -134,9 +134,9 @@ def random_map(
 
 
 def _box(rng: Random, args: EncodeArguments, inner: int, steps: tuple[int, ...]) -> dict[str, Any]:
-    # A line is a row of the box along dimension 0. `room` is the number of lines for which the
-    # budget has bytes left. In a dimension with the extent n and the element stride s, the box
-    # loads n / s lines.
+    # A line is a row of the box along dimension 0. `room` is the number of lines that still fit the
+    # random maximum size of the tile. If the box has the extent n in a dimension and the element
+    # stride is s, it loads n / s lines there.
     room = rng.choice(_BUDGETS) // max(inner * args.type_row.element_bytes, 1)
     box = [inner]
     for step in steps[1:]:
@@ -149,7 +149,7 @@ def _box(rng: Random, args: EncodeArguments, inner: int, steps: tuple[int, ...])
 def _column(
     rng: Random, args: EncodeArguments, channels: int, dims: list[int], writes: bool
 ) -> dict[str, Any]:
-    """Return random corners and counts of an im2col map.
+    """Return random corners, channels per pixel and pixels per column of an im2col map.
 
     Also change some of the spatial extents in `dims`.
     """
@@ -348,7 +348,7 @@ def _with_edges(rng: Random, value: Any, edges: tuple[Any, ...]) -> Any:
 
 
 def _of_rank(call: Call, rank: int) -> Call:
-    """Return a new rank, and new arrays that are cut or repeated so that they fit this rank."""
+    """Return `tensor_rank` and the arrays for a new rank. The arrays are cut or repeated."""
     fewer = {"global_strides": 1, "pixel_box_lower_corner": 2, "pixel_box_upper_corner": 2}
     counts = {
         name: max(rank - fewer.get(name, 0), 0) for name, v in call.items() if type(v) is tuple

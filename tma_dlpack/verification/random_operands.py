@@ -92,8 +92,8 @@ _T = tma.TensorMapDataType
 _SMALL = np.arange(-8, 9)
 _BYTES = np.arange(256)
 _FLOATS = _SMALL.astype(np.float32).view(np.uint32)
-# The bits of a bf16 are the upper half of a float32. For e4m3 and e5m2, the row has the bits of -2,
-# -1, 0, 1 and 2.
+# The bits of a bf16 are the upper half of a float32. For e4m3 and e5m2, the last argument has the
+# bits of -2, -1, 0, 1 and 2.
 MULTIPLIED = (
     Factor("f16", _T.FLOAT16, "float", -8, _SMALL.astype(np.float16).view(np.uint16)),
     Factor("bf16", _T.BFLOAT16, "float", -8, (_FLOATS >> 16).astype(np.uint16)),
@@ -122,7 +122,8 @@ class OperandLayout:
         The tile consists of `columns` parts side by side. Each part has `rows` rows of `row_bytes`
         bytes, and the parts follow each other in shared memory.
     at : tuple of int
-        Row, and element in this row, at which the tile begins. They may be outside of the matrix.
+        Index of the row, and index of the element in this row, at which the tile begins. Both may
+        be outside of the matrix.
     smem_offset : int
         Offset in bytes of the tile in shared memory.
     """
@@ -149,7 +150,7 @@ class OperandLayout:
         return (element // self.wide, first_row, 0) if self.columns > 1 else self.at
 
     def arguments(self) -> EncodeArguments:
-        """Return the arguments of the map.
+        """Return the arguments of a map whose box is the tile.
 
         The rank is 2 if `columns` is 1. Otherwise the rank is 3, as in a map that `split_inner`
         makes.

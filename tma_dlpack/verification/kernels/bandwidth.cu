@@ -19,7 +19,8 @@ struct Tiling
   unsigned counts[5];  // tiles per dimension
   int box[5];
   unsigned total;
-  // 1 if tiles are numbered along the outermost dimension first (maps of split_inner), else 0.
+  // 1: consecutive tiles are adjacent along the outermost dimension (maps of split_inner).
+  // 0: consecutive tiles are adjacent along the innermost dimension.
   unsigned last_first;
 };
 
@@ -95,7 +96,7 @@ __device__ inline unsigned tile_of(unsigned k, unsigned neighbours)
   return (k / neighbours * gridDim.x + blockIdx.x) * neighbours + k % neighbours;
 }
 
-// Copy the tiles of this CTA. Its k-th tile uses stage k % stages.
+// Copy the tiles of this CTA. The CTA's k-th tile uses stage k % stages.
 template <unsigned RANK>
 __device__ inline void copy_tiles(const Map& source, const Map& target,
                                   const Tiling& tiling, const Ring& ring, unsigned* status)

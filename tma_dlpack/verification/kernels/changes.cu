@@ -6,9 +6,9 @@ using namespace tma_dlpack;
 
 struct Coords { int c[5]; };  // innermost first
 
-// A change of one field of a map. n is the number of the field in verification/on_device.py. If the
-// new value is in a register, `field` is 8 * n + dimension. If the new value is a constant in the
-// instruction, `field` is 8 * n + value.
+// A change of one field of a map. n is the field's number in `NUMBERS` of
+// verification/on_device.py. If the new value is in a register, `field` is 8 * n + dimension. If
+// the new value is a constant in the instruction, `field` is 8 * n + value.
 struct Change { unsigned long long field, value; };
 
 constexpr unsigned long long TWO_SECONDS = 2'000'000'000;
@@ -79,9 +79,9 @@ __device__ void load_rank(unsigned rank, void* smem, const Map& map, Barrier* fu
 
 // One warp changes a map, and loads a tile with the changed map. With `in_place`, the warp changes
 // the map in global memory at `out`. Otherwise the warp changes the map in shared memory, and then
-// publishes the map to `out`. After the map at `out`, the warp writes the first `bytes` bytes of
-// shared memory: the tile, and zeros before the tile and in its gaps. If the load does not complete
-// in two seconds, the warp does not write these bytes.
+// publishes the map to `out`. Then the warp writes the first `bytes` bytes of shared memory to the
+// addresses after this map. These bytes are the tile, and zeros before the tile and in its gaps. If
+// the load does not complete in two seconds, the warp does not write these bytes.
 extern "C" __global__ void change_and_load(const __grid_constant__ Map from, const Coords at,
                                            unsigned rank, unsigned in_place, unsigned count,
                                            unsigned smem_offset, unsigned bytes, unsigned tx_bytes,
@@ -91,7 +91,7 @@ extern "C" __global__ void change_and_load(const __grid_constant__ Map from, con
   Barrier* const full = reinterpret_cast<Barrier*>(here + 1);
   Map* const place = reinterpret_cast<Map*>(out);
   for (unsigned i = threadIdx.x; i < bytes; i += blockDim.x) shared_memory[i] = 0;
-  fence_async();  // Order the zeros before the tile, which TMA writes later.
+  fence_async();  // Order these writes before the tile, which TMA writes later.
   if (threadIdx.x == 0)
   {
     init(full);

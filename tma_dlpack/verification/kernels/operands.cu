@@ -1,6 +1,7 @@
 // Kernels that load tiles by TMA, and read the tiles with wgmma (a product) or ldmatrix. For a
 // product, verification/on_device.py inserts the macros WGMMA(d, a, b, accumulate), ACCUMULATOR and
-// REGISTERS above this text. The macros are for one form of wgmma.
+// REGISTERS above this text. The macros are made for one wgmma instruction, with its shape, element
+// type and transpositions.
 
 #include <tma_dlpack.h>
 
@@ -26,9 +27,8 @@ __device__ inline void load_tile(const Map& map, const Tile& tile, Barrier* full
 }
 
 // Load both tiles. Return false if shared memory does not begin at a multiple of 1024 bytes. The
-// hardware swizzles addresses, but the simulator, which makes the expected results, swizzles
-// offsets in shared memory. The hardware and the simulator make the same tile only if shared memory
-// begins at a multiple of 1024 bytes.
+// hardware swizzles addresses. The simulator, which makes the expected results, swizzles offsets in
+// shared memory. Both make the same tile only if shared memory begins at a multiple of 1024 bytes.
 __device__ inline bool loaded(const Map& a, const Map& b, const Tile& tile_a, const Tile& tile_b,
                               unsigned barrier_offset)
 {
@@ -48,7 +48,7 @@ __device__ inline bool loaded(const Map& a, const Map& b, const Tile& tile_a, co
 
 #ifdef WGMMA
 
-// Compute out[64 * blocks][N] = A B. For every 64 rows, A has one descriptor per K step. B has one
+// Compute out[64 * blocks][N] = A B. A has one descriptor per K step for every 64 rows. B has one
 // descriptor per K step. The addresses in the descriptors are relative to `shared_memory`.
 extern "C" __global__ void __launch_bounds__(128)
   multiply(const __grid_constant__ Map a, const __grid_constant__ Map b,
@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(128)
 
 #endif
 
-// Execute one ldmatrix of `num` 8 x 8 matrices, for which tma_dlpack.h has no function.
+// Execute one ldmatrix, which reads `num` 8 x 8 matrices. tma_dlpack.h has no such function.
 template <unsigned num, bool transpose>
 __device__ inline void ldmatrix(unsigned (&d)[4], unsigned address)
 {
