@@ -314,7 +314,7 @@ def package_of(kind: type) -> str:
 def is_a(kind: type, path: str) -> bool:
     """Return whether a type is the class at `path` or a subclass of this class.
 
-    False if the module of the class has not been imported.
+    Return False if the module of the class has not been imported.
 
     >>> is_a(bool, "builtins.int"), is_a(bool, "torch.Tensor")
     (True, False)

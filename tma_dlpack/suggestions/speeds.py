@@ -60,7 +60,9 @@ class Card:
     table: str
 
     def shares(self, begin: int, spans: int, line_bytes: int, lines: int) -> tuple[float, ...]:
-        """Return the shares of a box, or of the next smaller box if the box was not measured.
+        """Return a box's shares of a memcpy's speed, one for each L2 fetch size.
+
+        If the box was not measured, return the shares of the next smaller box.
 
         >>> none, bytes128, bytes256 = CARDS[0].shares(32, 1, 128, 64)
         >>> none > 0.85

@@ -197,8 +197,8 @@ class BoxChoice:
 class Refused(NamedTuple):
     """The reason why a box is refused or cannot be read. The reason may also exclude other boxes.
 
-    If `alike` is "kind", the reason excludes every box with the same swizzle and `split_inner`. If
-    `alike` is "width", the reason excludes every such box of the same width. If
+    If `alike` is "kind", the reason excludes every box with the same swizzle and the same value of
+    `split_inner`. If `alike` is "width", the reason excludes every such box of the same width. If
     `alike` is "box", the reason excludes only this box. The function `violations` makes the error
     texts.
     """
@@ -210,8 +210,8 @@ class Refused(NamedTuple):
 def choices(wanted: SuggestRequest) -> tuple[list[BoxChoice], list[Refused]]:
     """Return the first box of each kind that the reader can read, and the refusals of other boxes.
 
-    A kind is a swizzle with `split_inner`, or a swizzle without it. A refusal is returned for each
-    box that was tried before the first readable box of its kind.
+    Boxes are of the same kind if they have the same swizzle and the same value of `split_inner`. A
+    refusal is returned for each box that was tried before the first readable box of its kind.
     """
     found: list[BoxChoice] = []
     refused: list[Refused] = []

@@ -180,7 +180,7 @@ class MapAttributes(MapStorage):
 
     @property
     def channels_per_pixel(self) -> int:
-        """Number of channels of each pixel that an im2col copy moves; 0 for tiled maps."""
+        """Number of channels that an im2col copy moves of each pixel; 0 for tiled maps."""
         return self.arguments.channels_per_pixel
 
     @property
@@ -320,7 +320,7 @@ class MapAttributes(MapStorage):
 
     @property
     def is_derived(self) -> bool:
-        """Whether the map was decoded with a derived layout, not a measured one."""
+        """Whether the map's bytes were decoded with a layout that is derived, not measured."""
         return self.target.has_derived_layout and self.description.request is None
 
     @property
