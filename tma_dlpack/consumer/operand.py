@@ -325,7 +325,7 @@ def tile_matrix(tensor_map: TensorMap) -> TileMatrix | None:
 
 
 def split_dimension(tensor_map: TensorMap) -> int | None:
-    """Return the number of the dimension that steps from span to span, or None if it is not known.
+    """Return the number of the dimension that steps from span to span; None if it is unknown.
 
     Dimension 0 is the innermost. A map has such a dimension if it was made with `split_inner=True`,
     or with the arguments that `tma.split_inner` returns for a tensor of rank 2 or more. A map that

@@ -75,9 +75,9 @@ def matrix_descriptor(
 
     Notes
     -----
-    The descriptors of wgmma are measured (H200, driver 580.159.04, 2026-11-21). With them, the
-    products of random tiles of all data types, majors, swizzles and K steps are exact. `verify`
-    repeats the measurement.
+    The descriptors of wgmma are measured (H200, driver 580.159.04, 2026-11-21). With these
+    descriptors, the products of random tiles of all data types, majors, swizzles and K steps are
+    exact. `verify` repeats the measurement.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def ldmatrix_addresses(
         Number of matrices that the instruction loads: ``.x1``, ``.x2`` or ``.x4``.
     transpose : bool
         Whether the instruction is ``ldmatrix.trans``, which is for tiles whose rows step along K.
-        It needs elements of 16 bits.
+        ``ldmatrix.trans`` needs elements of 16 bits.
     smem_address : int
         Address of the tile in shared memory in bytes, a multiple of 128.
 

@@ -57,7 +57,7 @@ class Native(NamedTuple):
     Attributes
     ----------
     tensor : str
-        The class of the tensors. The row also applies to subclasses of this class.
+        The class of the tensors. The functions also read instances of subclasses of this class.
     storage : callable (tensor) -> Storage
         Returns the memory around a tensor.
     read : callable (tensor) -> Export or None

@@ -159,8 +159,8 @@ def _read_dlpack(tensor: Any) -> Export:
         capsule = _export(tensor, arguments)
     trusted = is_trusted(kind)
     address, layout = parse_capsule(capsule, DIRECT if trusted else CAREFUL)
-    # Mark a tensor of an immutable type as read-only, because the framework promises that its values
-    # never change.
+    # Mark a tensor of an immutable type as read-only, because the framework promises that the
+    # tensor's values never change.
     if framework.immutable and kind.__name__ not in framework.variables:
         layout = layout._replace(flags=layout.flags | READ_ONLY)
     return Export(address, layout, None if trusted else capsule)

@@ -22,6 +22,7 @@ To add an option of `make_tma_descriptor`:
 
 The functions `check_*`, batches, `torch_ops`, C++ and `explain` then have the option too. Some
 options, such as `swizzle` and `allow`, have values that fit no `form`. Read such an option in a
-function of its own in `native/options.h`, and in `checks.call.read_call`. A helper that only computes arguments, such as `split_inner`, is a function of `recipes.py` that returns a
-dict of keyword arguments.
+function of its own in `native/options.h`, and in `checks.call.read_call`. A helper that only
+computes arguments, such as `split_inner`, is a function of `recipes.py` that returns a dict of
+keyword arguments.
 """

@@ -188,7 +188,7 @@ def make_tma_descriptors(tensors: Iterable[Tensor], options: dict[str, Any]) -> 
     Raises
     ------
     TmaPreconditionError
-        If a tensor is refused. The message has the index of the first such tensor.
+        If a tensor is refused. The message has the index of the first refused tensor.
 
     Notes
     -----

@@ -277,8 +277,8 @@ class MapAttributes(MapStorage):
 
     @property
     def _added_dimensions(self) -> tuple[bool, int | None] | None:
-        # The pair (split_inner, ragged). For a map that C made, the pair is known before
-        # the description.
+        # The pair (split_inner, ragged). For a map that C made, the pair is known before the
+        # description is computed.
         known = self._description
         return self._added if known is None else known.added
 
@@ -325,7 +325,7 @@ class MapAttributes(MapStorage):
 
     @property
     def is_zero(self) -> bool:
-        """Whether all 128 bytes are 0, as in zeroed memory without a map."""
+        """Whether all 128 bytes are 0, as in zeroed memory before a map is written to it."""
         return self._data is not None and not any(self._data)
 
     is_nothing = is_zero  # the name of `is_zero` in version 0.3

@@ -46,7 +46,7 @@ class Description:
     added: tuple[bool, int | None] | None = field(default=None, compare=False)
 
     def of(self, view: TensorView | None) -> Description:
-        """Return a copy of the description for another tensor, or for a bare address (None)."""
+        """Return a copy for another tensor. If `view` is None, the copy is for a bare address."""
         return dataclasses.replace(self, view=view)
 
 

@@ -413,7 +413,8 @@ class TensorMap(MapAttributes, Drawn):
         ``replace_tensor_map<<<1, 32>>>(template_map, out)``, takes the map as a parameter, changes
         the fields in shared memory, and copies the 128 bytes to `out` with the fence that later
         copies need. Compile the kernel for the target with the suffix a, such as sm_90a. The new
-        values are constants at the top of the kernel. If a value is known only at run time, make its constant a parameter.
+        values are constants at the top of the kernel. If a value is known only at run time, make
+        its constant a parameter.
 
         Returns
         -------
@@ -462,13 +463,13 @@ class TensorMap(MapAttributes, Drawn):
 
     @property
     def tensor(self) -> object:
-        """The tensor, which the map keeps alive; None for a bare address."""
+        """The tensor, which the map keeps alive; None for a map of a bare address."""
         return self._tensor
 
     @property
     @opaque
     def view(self) -> TensorView | None:
-        """The tensor's address, shape, strides, dtype and device; None for a bare address."""
+        """The tensor's address, shape, strides, dtype and device; None if there is no tensor."""
         view, tensor = self.description.view, self._tensor
         if view is None or tensor is None:
             return None
@@ -476,7 +477,7 @@ class TensorMap(MapAttributes, Drawn):
 
     @property
     def device(self) -> Device | None:
-        """The DLPack device of the tensor; None for a bare address."""
+        """The DLPack device of the tensor; None for a map of a bare address."""
         view = self.description.view
         return None if view is None else view.device
 

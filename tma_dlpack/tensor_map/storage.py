@@ -30,7 +30,8 @@ class PythonStorage:
     Attributes
     ----------
     _tensor : object
-        The tensor, which the map keeps alive. None if the map was made of an address alone.
+        The tensor, which the map keeps alive. None for a map of a bare address, which is
+        an address without a tensor.
     _capsule : object
         The DLPack capsule, if only the capsule keeps the memory alive; otherwise None.
     _address : int
@@ -40,7 +41,7 @@ class PythonStorage:
     _launchable : bool
         Whether the map may be passed to a kernel.
     _description : description.Description or None
-        The description of the map. For a map that C made, it is None before the first read.
+        The description of the map. None before the first read if C made the map.
     _arguments : EncodeArguments or None
         The driver's arguments; None before the first read.
     _tx_bytes : int or None
@@ -155,8 +156,8 @@ if TYPE_CHECKING:
             The fields of `dlpack.Layout` and of `checks.struct.Options` for the call; () for a
             call of a `driver_encode_*` function.
         _producer : type or None
-            `with_address` may replace the tensor by an address without a tensor. Then `_producer`
-            is the type of the replaced tensor.
+            `with_address` may replace the tensor by a bare address. Then `_producer` is the type
+            of the replaced tensor.
         _numbers : tuple or None
             The fields of `EncodeArguments`, decoded from the bytes, with enums as numbers.
         _target : Target, int or None

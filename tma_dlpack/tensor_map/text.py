@@ -325,7 +325,7 @@ def _driver_cpp(a: EncodeArguments) -> str:
         # globalDim -> global_dim
         name = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", p.name)
         value = p.read(a, name)
-        # `fewer` is the rank minus the number of entries of an array; it is None for a scalar
+        # `fewer` is the rank minus the number of entries of an array; None for a scalar
         if p.fewer is not None:
             # a map of rank 1 has no strides, but an array in C needs at least one entry
             numbers = value or (0,)
