@@ -182,7 +182,7 @@ def _must_width(o: Operand) -> str:
 
 
 def _fix_width(o: Operand) -> str:
-    """Propose the swizzle whose span fits a row, or `split_inner` for rows above 128 bytes."""
+    """Propose the swizzle whose span fits a row, or `split_inner` for rows of over 128 bytes."""
     tile = o.tile
     step = K_STEP_BYTES if o.major == "K" else UNITS
     row_bytes = tile.columns * tile.row_bytes

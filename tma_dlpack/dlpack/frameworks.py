@@ -188,10 +188,10 @@ def read_numpy(array: Any) -> Export | None:
 
 
 def _numpy_storage(array: np.ndarray[Any, Any]) -> Storage:
-    """Return the memory of the array of which `array` is a view, or of `array` itself.
+    """Return the memory of the last array of the chain `array`, `array.base`, `array.base.base`...
 
-    The function follows the attribute `base` until `base` is not an array. For example, `base` may
-    be a buffer, or the helper object of `as_strided`.
+    The chain ends before a `base` that is not an array. Such a `base` is for example None, a
+    buffer, or the helper object of `as_strided`.
     """
     while isinstance(array.base, np.ndarray):
         array = array.base

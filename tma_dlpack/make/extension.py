@@ -122,7 +122,9 @@ else:
     accept_many = _core.accept_many
 
     def quick(verb: str) -> Callable[[F], F]:
-        """Return a decorator that tries `verb` in C before it calls the decorated function.
+        """Return a decorator that tries a call in C before it calls the decorated function.
+
+        `verb` is C's name for the decorated function, such as "tiled".
 
         The decorator returns a C object, because a call of a Python function with 16 parameters
         takes longer than C needs to make a map.

@@ -89,7 +89,7 @@ def _sentence(finding: Finding) -> str:
     return f"{finding.found}; {finding.limit}. {finding.fix}"
 
 
-# A fix such as "x.permute(1, 0) with tile=(64, 128)".
+# The part of a fix that permutes the tensor, such as ".permute(1, 0) with tile=(64, 128)".
 _PERMUTE = re.compile(
     r"(?P<code>\.(?:permute|transpose)\([\d, ]+\))(?P<tile> with tile=\([^)]*\))?"
 )

@@ -99,7 +99,7 @@ def card_of(device: Device) -> tuple[Card, str | None]:
     """Return (card whose table ranks a tensor's boxes, name of the tensor's GPU or None).
 
     If the tensor is in host memory, or if its GPU has no table, the card is the first entry of
-    `CARDS`. The name is returned only for a GPU that has no table; otherwise it is None.
+    `CARDS`. The name is returned only for a GPU that has no table.
     """
     name = _gpu_of(device)
     own = next((card for card in CARDS if card.name == name), None)
