@@ -1,12 +1,12 @@
-"""Instructions that read a tile: matrix descriptors of wgmma and tcgen05, addresses of `ldmatrix`.
+"""Operands of instructions that read a tile: wgmma and tcgen05 descriptors, `ldmatrix` addresses.
 
-The copy of a valid tensor map may write a layout that the reading instruction does not support.
-From a map, this package computes the descriptor or the addresses that the instruction needs. If the
-instruction cannot read the tile, the error proposes a box that works.
+A tensor map may be valid although its copy writes a layout that the reading instruction does not
+support. From a map, this package computes the descriptor or the addresses that the instruction
+needs. If the instruction cannot read the tile, the error proposes a box that works.
 
 `verbs.py` has the public functions. `descriptor.py` has `MatrixDescriptor`, the result of
-`matrix_descriptor`. `operand.py` describes instructions, and a tile as a matrix. `reads.py` counts
-the bank conflicts of a warp, for pictures and suggestions.
+`matrix_descriptor`. `operand.py` has the facts about each instruction, and views a tile as a
+matrix. `reads.py` counts the bank conflicts of a warp, for pictures and suggestions.
 
 To add an instruction, add a row to `operand.INSTRUCTIONS`. To add a reason to refuse a tile, add a
 row to `refusals.ROWS`, a passing and a failing example to

@@ -301,7 +301,8 @@ def _operand(
     return seen
 
 
-# A kernel uses few different descriptors, and the simulator reads each of them many times.
+# The results are cached, because a kernel uses few different descriptors, and the simulator reads
+# each of them many times.
 @functools.lru_cache(maxsize=512)
 def operand_addresses(
     instruction: str, value: int, major: Major, mn: int, k: int, element_bytes: int

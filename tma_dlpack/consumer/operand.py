@@ -278,8 +278,8 @@ class Operand(NamedTuple):
         return SMEM_ALIGNMENT
 
 
-# The functions below return the leading and the stride byte offset. Each is one expression, because
-# the generator prints the expression for the explorer's page.
+# The functions below return the leading and the stride byte offset. Each function is a single
+# expression, because `.packaging/generate.py` prints it in JavaScript for the explorer's page.
 #
 #   major   (leading, stride) with swizzle none   (leading, stride) with another swizzle
 #   K       (column, atom)                        (16, atom); the 16 is not read
@@ -317,15 +317,15 @@ def tile_matrix(tensor_map: TensorMap) -> TileMatrix | None:
     extent is the number of columns of spans.
 
     If it is unknown whether `split_inner` added a dimension, the strides decide. The candidate is
-    the outermost dimension whose extent in the box is greater than 1. It counts as added if its
-    stride in bytes equals the size of a row of the box.
+    the outermost dimension whose extent in the box is greater than 1. If the candidate's stride in
+    bytes equals the size of a row of the box, the candidate is taken as the added dimension.
     """
     tile = _tile_of(tensor_map.arguments, split_dimension(tensor_map))[1]
     return tile if tile.rows else None
 
 
 def split_dimension(tensor_map: TensorMap) -> int | None:
-    """Return the number of the dimension that steps from span to span, or None if it is not known.
+    """Return the number of the dimension that steps from span to span; None if it is unknown.
 
     Dimension 0 is the innermost. A map has such a dimension if it was made with `split_inner=True`,
     or with the arguments that `tma.split_inner` returns for a tensor of rank 2 or more. A map that

@@ -3,7 +3,8 @@
 Shared memory has 32 banks of 4 bytes. It serves the threads of a warp in phases of at most 128
 bytes. For example, in a phase of `ldmatrix` 8 threads read 16 bytes each. Different words of the
 same bank need different wavefronts, one after the other. The *degree* of a phase is the maximum
-number of different words that it reads from one bank; a phase of degree 1 has no bank conflict.
+number of different words that the phase reads from one bank; a phase of degree 1 has no bank
+conflict.
 
 Source: CUDA C++ Programming Guide, shared memory; documented, not measured.
 """
@@ -94,8 +95,7 @@ def _pattern(plan: TilePlan, name: str) -> tuple[IntArray, IntArray]:
     """Return the line and the first byte of each 16-byte chunk, as two arrays (phases, threads).
 
     The order of the chunks is column by column for the pattern "column", and row by row for the
-    pattern "row". Chunks that do not fill a phase are
-    omitted.
+    pattern "row". Chunks that do not fill a phase are omitted.
     """
     rows: IntArray = np.arange(plan.lines, dtype=np.int64)
     columns: IntArray = np.arange(0, plan.smem_line_bytes, CHUNK_BYTES, dtype=np.int64)
@@ -141,9 +141,10 @@ def _by_address(plan: TilePlan, addresses: IntArray, size: int, offset: int) -> 
 
 
 def _in_phases(places: IntArray, size: int) -> tuple[IntArray, IntArray]:
-    """Split the places of all threads into phases of at most 128 bytes.
+    """Split the reads of all threads into phases of at most 128 bytes.
 
-    The last phase is filled with idle threads.
+    `places` has two rows: for each thread, the line of the tile and the byte in the line. The last
+    phase is filled with idle threads.
     """
     width = min(WARP, LINE_BYTES // size)
     idle = -places.shape[1] % width

@@ -1,6 +1,6 @@
-"""The table of reasons why an instruction cannot read a tile.
+"""The table `ROWS`: reasons why wgmma or tcgen05 cannot read a tile.
 
-Each row of the table proposes a call that works. The condition `holds` of a row is a single
+The field `fix` of a row proposes a call that works. The condition `holds` of a row is a single
 expression, because `.packaging/generate.py` prints the condition in JavaScript for the explorer's
 page.
 """
@@ -35,10 +35,10 @@ _MAX_SPAN_BYTES = 128
 
 
 def find_violations(facts: Any, rows: Sequence[Rule], source: str = "") -> list[Violation]:
-    """Return a violation for each row that does not hold.
+    """Return a violation for each row whose condition `holds` is false.
 
-    A row is skipped if one of its prerequisites does not hold. `facts` is an `Operand`, or a `Load`
-    of ldmatrix. `source`, if not empty, replaces the source of the rows.
+    A row is skipped if the condition of one of its prerequisites is false. `facts` is an `Operand`,
+    or a `Load` of ldmatrix. `source`, if not empty, replaces the source of the rows.
     """
     failed = [row for row in rows if not row.holds(facts)]  # type: ignore[operator]
     if not failed:
@@ -66,8 +66,8 @@ def _text(text: Text, facts: Any) -> str:
 
 
 def _has_instruction(o: Operand) -> bool:
-    # Accept a host tensor's map for sm_90, because sm_90 is the default target and the tile is the
-    # same on every GPU.
+    # Accept a host tensor's map for sm_90 with every instruction, because sm_90 is the default
+    # target and the tile is the same on every GPU.
     return o.tensor_map.target.compute_capability[0] in o.instruction.capabilities or (
         o.tensor_map.target.is_sm_9x and not o.tensor_map.launchable
     )
@@ -182,7 +182,7 @@ def _must_width(o: Operand) -> str:
 
 
 def _fix_width(o: Operand) -> str:
-    """Propose the swizzle whose span fits a row, or `split_inner` for rows above 128 bytes."""
+    """Propose the swizzle whose span fits a row, or `split_inner` for rows of over 128 bytes."""
     tile = o.tile
     step = K_STEP_BYTES if o.major == "K" else UNITS
     row_bytes = tile.columns * tile.row_bytes

@@ -75,9 +75,9 @@ def matrix_descriptor(
 
     Notes
     -----
-    The descriptors of wgmma are measured (H200, driver 580.159.04, 2026-11-21). With them, the
-    products of random tiles of all data types, majors, swizzles and K steps are exact. `verify`
-    repeats the measurement.
+    The descriptors of wgmma are measured (H200, driver 580.159.04, 2026-11-21). With these
+    descriptors, the products of random tiles of all data types, majors, swizzles and K steps are
+    exact. `verify` repeats the measurement.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def _descriptor(operand: Operand) -> MatrixDescriptor:
     )
 
 
-# The two caches have the size of the cache of geometry.plan.
+# The caches of the next two functions have the size of the cache of geometry.plan.
 @functools.lru_cache(maxsize=1024)
 def _k_major_starts(tile: TileMatrix, first: int) -> tuple[int, ...]:
     """Return the address where each K step starts: every 32 bytes of a row of the matrix.
@@ -197,7 +197,7 @@ def ldmatrix_addresses(
         Number of matrices that the instruction loads: ``.x1``, ``.x2`` or ``.x4``.
     transpose : bool
         Whether the instruction is ``ldmatrix.trans``, which is for tiles whose rows step along K.
-        It needs elements of 16 bits.
+        ``ldmatrix.trans`` needs elements of 16 bits.
     smem_address : int
         Address of the tile in shared memory in bytes, a multiple of 128.
 
@@ -229,7 +229,7 @@ def ldmatrix_addresses(
     .x2.trans     (0, 0) (1, 0)                     B, of a tile of K by N
     ============  ================================  ==========================================
 
-    The result is measured: it is equal to an H200's (driver 580.159.04, 2026-11-21).
+    The result is equal to the result of an H200 [measured, driver 580.159.04, 2026-11-21].
 
     Examples
     --------

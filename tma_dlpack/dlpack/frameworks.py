@@ -36,7 +36,7 @@ from tma_dlpack.tables.enums import DLDataTypeCode, DLDeviceType
 
 
 class Words(NamedTuple):
-    """The code snippets of one framework, for fixes. In the code, `x` is the user's tensor."""
+    """The code snippets of one framework, for the fixes in error messages. `x` is the tensor."""
 
     copy: str = "a copy of x"
     contiguous: str = "a row-major copy of x"
@@ -44,7 +44,7 @@ class Words(NamedTuple):
     view_as: str = "a view of it as {dtype}"
     pad: str = "allocate rows of {padded} elements, and pass the first {extent} of each"
     widen: str = "copy it to rows of {padded} elements"
-    aligned_copy: str = ""  # aligned to 32 bytes, for frameworks whose `copy` aligns only to 16
+    aligned_copy: str = ""  # a copy aligned to 32 bytes, if `copy` aligns only to 16 bytes
     widest_bits: int = 64  # bits of the widest integer type to which `view_as` can convert
 
 
@@ -52,12 +52,12 @@ NO_WORDS = Words()
 
 
 class Native(NamedTuple):
-    """Facts that a framework's own tensors expose as attributes.
+    """Functions that read a framework's own tensors, their memory and their stream.
 
     Attributes
     ----------
     tensor : str
-        The class of the tensors. The row also applies to subclasses of this class.
+        The class of the tensors. The functions also read instances of subclasses of this class.
     storage : callable (tensor) -> Storage
         Returns the memory around a tensor.
     read : callable (tensor) -> Export or None
@@ -115,8 +115,8 @@ class Framework:
         Names of data types whose values are not numbers. Exporting a tensor of such a type would
         end the process instead of raising an exception.
     fix : callable (tensor) -> str or None
-        Returns the fix for an object that cannot be exported; None means the fix of the refusal's
-        row.
+        Returns the fix for an object that cannot be exported. None means the fix in the table of
+        refusals (see layout.py).
     launcher : callable (uint8 array) -> object, or None
         Converts the bytes of maps to the type that the framework's kernels accept as an argument.
     """
@@ -188,10 +188,10 @@ def read_numpy(array: Any) -> Export | None:
 
 
 def _numpy_storage(array: np.ndarray[Any, Any]) -> Storage:
-    """Return the memory of the array of which `array` is a view, or of `array` itself.
+    """Return the memory of the last array of the chain `array`, `array.base`, `array.base.base`...
 
-    The function follows the attribute `base` until `base` is not an array. For example, `base` may
-    be a buffer, or the helper object of `as_strided`.
+    The chain ends before a `base` that is not an array. Such a `base` is for example None, a
+    buffer, or the helper object of `as_strided`.
     """
     while isinstance(array.base, np.ndarray):
         array = array.base

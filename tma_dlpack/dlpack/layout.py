@@ -21,8 +21,8 @@ from tma_dlpack.tables.targets import STRIDE_BYTES_END
 # DLPACK_FLAG_BITMASK_READ_ONLY and ..._IS_SUBBYTE_TYPE_PADDED
 READ_ONLY, SUBBYTE_PADDED = 1, 4
 
-#: `CUDA` has the device types of memory that a kernel can access, so that a tensor map may describe
-#: the memory. `HOST` has the device types of memory that the simulator can read.
+#: `CUDA` has the device types whose memory a kernel can access. `HOST` has the device types whose
+#: memory the simulator can read.
 CUDA = frozenset({DLDeviceType.kDLCUDA.value, DLDeviceType.kDLCUDAManaged.value})
 HOST = frozenset({DLDeviceType.kDLCPU.value, DLDeviceType.kDLCUDAHost.value})
 
@@ -207,7 +207,7 @@ class TensorView:
         element of 8 bits.
     shape, strides : tuple of int
         Extents and strides, outermost dimension first. Strides are in elements and never negative.
-        For dimensions of extent 1 the strides are those of `canonical_strides`.
+        `canonical_strides` computes the strides of dimensions of extent 1.
     read_only : bool
         Whether the producer forbids writing.
     producer : str
@@ -314,7 +314,7 @@ def package_of(kind: type) -> str:
 def is_a(kind: type, path: str) -> bool:
     """Return whether a type is the class at `path` or a subclass of this class.
 
-    False if the module of the class has not been imported.
+    Return False if the module of the class has not been imported.
 
     >>> is_a(bool, "builtins.int"), is_a(bool, "torch.Tensor")
     (True, False)

@@ -1,8 +1,8 @@
 """`read` and `as_tensor_view`, which read a tensor of any producer.
 
-A tensor is read by its attributes if the row of its framework has a function `read`. Other tensors
-are read through `__dlpack__`. Tensors without `__dlpack__` are read through
-`__cuda_array_interface__`.
+If the row of a tensor's framework in `FRAMEWORKS` has a function `read`, this function reads the
+tensor by its attributes. Other tensors are read through `__dlpack__`. Tensors without `__dlpack__`
+are read through `__cuda_array_interface__`.
 
 The DLTensor inside a capsule is read without consuming the capsule. Capsules of known producers are
 read directly. A capsule of an unknown producer may contain a wrong pointer. Reading through a wrong
@@ -101,7 +101,7 @@ def read(tensor: object) -> Export:
         _being_read.discard(key)
 
 
-_being_read: set[tuple[int, int]] = set()  # (id of a thread, id of its current tensor)
+_being_read: set[tuple[int, int]] = set()  # (id of a thread, id of the tensor that it reads)
 
 
 def _read(tensor: Any) -> Export:
@@ -159,7 +159,8 @@ def _read_dlpack(tensor: Any) -> Export:
         capsule = _export(tensor, arguments)
     trusted = is_trusted(kind)
     address, layout = parse_capsule(capsule, DIRECT if trusted else CAREFUL)
-    # Writing to such a tensor would break the framework's promise that its values never change.
+    # Mark a tensor of an immutable type as read-only, because the framework promises that the
+    # tensor's values never change.
     if framework.immutable and kind.__name__ not in framework.variables:
         layout = layout._replace(flags=layout.flags | READ_ONLY)
     return Export(address, layout, None if trusted else capsule)
@@ -242,7 +243,7 @@ def _read_interface(tensor: Any) -> Export:
 
 
 class _Memory:
-    """An object by which NumPy makes an array of the bytes at an address; keeps `owner` alive."""
+    """An object that NumPy can view as an array of bytes; the object keeps `owner` alive."""
 
     def __init__(self, address: int, size_bytes: int, owner: object, read_only: bool) -> None:
         self.owner = owner

@@ -49,7 +49,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
     def _accepted(cls, maps: Maps, rows: NDArray[np.uint8]) -> TensorMapBatch:
         """Make a batch from maps whose bytes C has written to `rows`.
 
-        C makes the `TensorMap`s when one of them is first read.
+        C makes the `TensorMap` objects later, when a program first reads one of them.
         """
         batch = object.__new__(cls)
         batch._made, batch._rows = maps, rows if maps.has_bytes else None
@@ -95,7 +95,7 @@ class TensorMapBatch(Sequence[TensorMap], Drawn):
         ``bytes(tensor_map)`` does.
         """
         if self._rows is None:
-            # `bytes` of a map without bytes raises an error with the reason.
+            # For a map without bytes, `bytes(map)` raises an error that states the reason.
             bytes(next(tensor_map for tensor_map in self._maps if tensor_map._data is None))
         assert self._rows is not None
         rows: NDArray[np.uint8] = self._rows.view()
@@ -188,7 +188,7 @@ def make_tma_descriptors(tensors: Iterable[Tensor], options: dict[str, Any]) -> 
     Raises
     ------
     TmaPreconditionError
-        If a tensor is refused. The message has the index of the first such tensor.
+        If a tensor is refused. The message has the index of the first refused tensor.
 
     Notes
     -----
@@ -240,13 +240,13 @@ def _made(index: int, tensor: Tensor, given: dict[str, Any]) -> TensorMap:
         refusal, cause = _at(index, error), error.__cause__
     except TmaDriverError as error:
         refusal, cause = TmaDriverError(f"tensors[{index}]: {error}"), error.__cause__
-    # Raise after the `except` blocks: in a block, __context__ would keep a frame alive, and the
-    # frame would keep the tensor alive.
+    # Raise after the `except` blocks. Inside such a block, the new error's __context__ would keep a
+    # frame alive, and the frame would keep the tensor alive.
     raise refusal from cause
 
 
 def _at(index: int, error: TmaPreconditionError) -> TmaPreconditionError:
-    """Return a copy of the error whose message also has the index of the tensor."""
+    """Return a copy of the error. The message of the copy also has the index of the tensor."""
     from tma_dlpack.make.build import reworded
 
     return reworded(error, partial(_with_index, index))

@@ -1,6 +1,7 @@
-"""The calls of `make_*` and `check_*` in Python: view the tensor, parse the options, check, encode.
+"""The implementation of the functions `make_*` and `check_*` in Python.
 
-The C extension executes the same steps for calls that it accepts.
+A call has four steps: view the tensor, parse the options, check the rules, and encode the map. The
+C extension executes the same steps for calls that it accepts.
 """
 
 from __future__ import annotations
@@ -41,14 +42,14 @@ ENCODERS = get_args(Encoder)
 def make(kind: MapKind, tensor: object, given: Mapping[str, Any]) -> TensorMap:
     """Make the map of a tensor with the arguments in `given`.
 
-    Raise one error with all violations.
+    If the call breaks rules, raise one error that lists all violations.
     """
     request_of, capsule, error = _read(kind, tensor)
     return _made(request_of(given), tensor, capsule, None if error is None else error.__cause__)
 
 
 def make_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> TensorMap:
-    """Make the map of a `TensorView`; the view needs no tensor as its owner."""
+    """Make the map of a `TensorView`, whose `owner` may be None."""
     request = request_of_tensor(kind, view.at(0), view.address, (), given)
     return _made(request, view.owner, view.capsule)
 
@@ -81,10 +82,11 @@ def check_view(kind: MapKind, view: TensorView, given: Mapping[str, Any]) -> Rep
 
 
 def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPreconditionError | None]:
-    """Read a tensor; return (parser of the other arguments, capsule, error of the tensor).
+    """Read a tensor; return (function that parses the other arguments, capsule, error or None).
 
-    The parser also works for a refused tensor, so that one error lists both the tensor's violations
-    and the unreadable arguments.
+    The error is the reason why the tensor is refused. The function also parses the arguments of a
+    refused tensor, so that one error lists both the tensor's violations and the unreadable
+    arguments.
     """
     try:
         address, layout, capsule = read(tensor)
@@ -98,7 +100,10 @@ def _read(kind: MapKind, tensor: object) -> tuple[RequestOf, object, TmaPrecondi
 def reworded(
     error: TmaPreconditionError, change: Callable[[Violation], Violation]
 ) -> TmaPreconditionError:
-    """Return a copy of an error; when its violations are first read, apply `change` to each."""
+    """Return a copy of an error in which `change` has been applied to each violation.
+
+    `change` is called later, when a program first reads the violations of the copy.
+    """
     # `find` refers to the data of the error, not to the error itself, because the traceback of the
     # error keeps the tensor alive.
     find = error._finder()
@@ -108,7 +113,8 @@ def reworded(
 def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> TensorMap:
     """Return a copy of a map with the address `global_address` and without a tensor.
 
-    If this machine has a GPU like the map's target, compare the bytes with the driver's.
+    If this machine's GPU has the compute capability of the map's target, call the driver too, and
+    compare its bytes with those of the copy.
     """
     if not issubclass(type(tensor_map), TensorMap):
         fix = "pass what make_tma_descriptor returns"
@@ -133,7 +139,7 @@ def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> Ten
 def mirror(
     kind: MapKind, given: Mapping[str, Any], target: Target | str, encoder: Encoder
 ) -> TensorMap:
-    """Make the map of a call of `driver_encode_*`; refuse the calls that the driver refuses."""
+    """Make the map of a call of `driver_encode_*`; refuse a call that the driver would refuse."""
     if text_of(encoder) not in ENCODERS:
         choices = ", ".join(map(repr, ENCODERS))
         raise bad_value("encoder", encoder, f"be one of {choices}", "pass 'auto'")
@@ -142,7 +148,7 @@ def mirror(
     # The driver can only be called with arguments that fit the C types of its parameters.
     if unreadable or (encoder == "driver" and request.unreadable):
         raise refusal_of(unreadable or request.unreadable)
-    # With encoder="driver", the driver checks the arguments instead of the rules.
+    # With encoder="driver", the driver itself checks the arguments, so the rules are not checked.
     error = None if encoder == "driver" else error_of(request)
     if error is not None:
         raise error
@@ -162,7 +168,8 @@ def _encoding_gpu(request: Request, view: TensorView) -> int | None:
     """Return the ordinal of a tensor's GPU; None if the driver cannot encode for the target."""
     if not view.device.is_cuda or not driver.is_available():
         return None
-    # Find the device by the address of the tensor itself, so subtract offset=.
+    # Find the device by the address of the tensor itself, which is the address of the request
+    # without the bytes of `offset=`.
     ordinal = ordinal_of(view.device, request.address - view.offset_bytes)
     found = driver.device_target(ordinal)
     return ordinal if found.compute_capability == request.target.compute_capability else None
@@ -191,7 +198,7 @@ def _map_of(
 
 
 def driver_device(target: Target, encoder: Encoder) -> int | None:
-    """Return the ordinal of the GPU for which the driver encodes; None to use the model."""
+    """Return the ordinal of the GPU for which the driver encodes; None for the measured layout."""
     if encoder == "model" or (encoder == "auto" and not driver.is_available()):
         return None
     current = driver.current_device() or 0

@@ -119,7 +119,7 @@ data_type, rules, allow, shape, strides, offset, target
     given: dict[str, Any] = {name: reusable(value) for name, value in locals().items()}
     given.pop("tensor")
     call = _read(_shape(tensor), given)
-    # check_conv_descriptor finds the unreadable arguments and all other violations
+    # The report of check_conv_descriptor lists the unreadable arguments and all other violations.
     if call.unreadable:
         check_conv_descriptor(tensor, **given).raise_if_refused()
     try:
@@ -178,8 +178,9 @@ def _kept(
 ) -> tuple[frozenset[str], dict[str, Any]]:
     """Return the names of the convolution's arguments, and the map's arguments that depend on them.
 
-    A fix must not change any of these arguments, because it would change the convolution. If
-    `shape` is unreadable but has a readable fix, the map's arguments are those for the fixed shape.
+    A fix must not change any of these arguments, because the convolution would change too. If
+    `shape` is not a sequence of integers, but `nearest_integers` can correct it, the map's
+    arguments are those for the corrected shape.
     """
     shape = options["shape"]
     if shape is not None and integers_of(shape) is None:
@@ -276,7 +277,7 @@ class _Call(NamedTuple):
 
     arguments: dict[str, Any]
     unreadable: tuple[Violation, ...] = ()
-    # (extents, kernel sizes, paddings, strides, dilations); the order of each is D, H, W
+    # (extents, kernel sizes, paddings, strides, dilations); each is a tuple in the order D, H, W
     convolution: tuple[tuple[Any, ...], ...] = ()
 
 
@@ -377,7 +378,7 @@ def _corners(
 
 
 def _worded(call: _Call, violation: Violation) -> Violation:
-    """Return a violation whose message names arguments of the convolution, not corners or steps."""
+    """Reword a violation: name arguments of the convolution, not the corners or `elem_strides`."""
     if violation.rule not in WORDS:
         fix = _OTHER_CORNERS.sub(", which then breaks BOUNDING_BOX", violation.fix)
         return dataclasses.replace(violation, fix=fix)

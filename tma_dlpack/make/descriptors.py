@@ -89,14 +89,15 @@ def make_tma_descriptor(
     shape, strides : sequence of int, optional
         Another description of the tensor's memory, as in torch's ``as_strided``: row-major, in
         elements of the tensor's dtype. If you pass only `shape`, the strides are the tensor's own
-        or those of a contiguous tensor. If both are possible and differ, `strides` is required.
+        strides or those of a contiguous tensor. If both choices are possible and differ, you must
+        also pass `strides`.
     offset : int
         Number of elements from the tensor's first element to the first element of the map; may be
         negative. The map may describe memory outside of the tensor, but a copy must not access that
         memory.
     split_inner : bool
-        Whether to split the last dimension into spans of `swizzle`, so that one copy moves a tile
-        wider than the span. You must pass `swizzle`. `box_sizes` is the tile (.., m, k) in the
+        Whether to split the last dimension into spans of the swizzle, so that one copy moves a tile
+        wider than a span. You must pass `swizzle`. `box_sizes` is the tile (.., m, k) in the
         tensor's own dimensions. The map has the dimensions (K / span, .., M, span), as
         `tma.split_inner` describes. `split_inner_coords` returns the coordinates of a tile.
     ragged : int, optional
@@ -118,7 +119,8 @@ def make_tma_descriptor(
         first violation is the one that libcu++ would report first; the docstring of
         `TmaPreconditionError` lists the exceptions to this order.
     TmaTargetError
-        If the target lacks a feature that the call needs. It is a TmaPreconditionError too.
+        If the target lacks a feature that the call needs. A TmaTargetError is also a
+        TmaPreconditionError.
     TmaDriverError
         If the driver refuses a call that the rules accept.
 

@@ -57,8 +57,8 @@ element_strides, interleave, swizzle, l2_promotion, oob_fill
         The GPU that the map is for.
     encoder : {"auto", "driver", "model"}
         ``"driver"`` calls cuTensorMapEncodeTiled. ``"model"`` uses the measured layout, which
-        exists only for sm_90. ``"auto"`` calls the driver if this machine has a GPU like `target`,
-        and uses the measured layout otherwise.
+        exists only for sm_90. ``"auto"`` calls the driver if this machine's GPU has the compute
+        capability of `target`, and uses the measured layout otherwise.
 
     Returns
     -------
@@ -92,8 +92,9 @@ element_strides, interleave, swizzle, l2_promotion, oob_fill
 def driver_replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> TensorMap:
     """Return a copy of a map with another address, as ``cuTensorMapReplaceAddress`` does.
 
-    Only the first 8 bytes change [measured, H200, driver 580.159.04, 2026-11-20]. If this machine
-    has a GPU like the map's target, the driver is called too and must return the same bytes.
+    Only the first 8 bytes change [measured, H200, driver 580.159.04, 2026-11-20]. If this
+    machine's GPU has the compute capability of the map's target, the driver is called too and must
+    return the same bytes.
 
     Parameters
     ----------

@@ -81,8 +81,8 @@ if TYPE_CHECKING or not COMPILED:
 else:
     from tma_dlpack.native import _core
 
-    # ABI is a checksum of the tables. C was compiled with the row numbers and structs of the
-    # tables, so C must have the same checksum.
+    # ABI is a checksum of the tables of rules and options. C was compiled with the row numbers and
+    # structs of these tables, so C must have the same checksum.
     if getattr(_core, "TABLES_ABI", None) != ABI:
         raise ImportError(
             "tma_dlpack's C extension was built from other tables than tma_dlpack/checks has now: "
@@ -91,7 +91,10 @@ else:
         )
 
     class _Traceable:
-        """Base class of the C functions; torch.compile cannot trace C, so it calls `__call__`."""
+        """Base class of the C functions.
+
+        torch.compile cannot trace C. It calls `__call__`, which calls the function in Python.
+        """
 
         __slots__ = ()
 
@@ -99,7 +102,7 @@ else:
         def __call__(self, *args: Any, **keywords: Any) -> Any:
             return self.__wrapped__(*args, **keywords)
 
-    # setup() in native/core.c has parameters in this order.
+    # The order of these arguments is the order of the parameters of setup() in native/core.c.
     SETUP = (
         TensorMap,
         _Traceable,
@@ -119,7 +122,9 @@ else:
     accept_many = _core.accept_many
 
     def quick(verb: str) -> Callable[[F], F]:
-        """Return a decorator that tries `verb` in C before it calls the decorated function.
+        """Return a decorator that tries a call in C before it calls the decorated function.
+
+        `verb` is C's name for the decorated function, such as "tiled".
 
         The decorator returns a C object, because a call of a Python function with 16 parameters
         takes longer than C needs to make a map.

@@ -67,8 +67,8 @@ def split_inner(tensor: Tensor, box_sizes: Ints, swizzle: Swizzle = "bytes128") 
     -------
     dict
         Keyword arguments of `make_tma_descriptor` for the same tensor: `box_sizes`
-        (k / span, .., m, span), `shape`, `strides` (elements) and `swizzle`. There is also `allow`
-        if libcu++'s rule of unique strides must be skipped; the driver has no such rule.
+        (k / span, .., m, span), `shape`, `strides` (elements) and `swizzle`. If libcu++'s rule of
+        unique strides must be skipped, the dict also has `allow`; the driver has no such rule.
         The tile whose first element is (.., m, k) has the coordinates (k / span, .., m, 0).
 
     Raises
@@ -112,8 +112,9 @@ def _described(
 ) -> TensorMap:
     """Make a map whose layout the caller reads; no kernel uses the map.
 
-    The map is for a target that has every swizzle, and only the driver's rules apply. If no map
-    data type is the default for the tensor's dtype, the map has another type of the same size.
+    The map is for a target that has every swizzle, and only the driver's rules apply. `carrier` is
+    the data type of the map; None means the default for the tensor's dtype. If the dtype has no
+    default, the function calls itself with another `carrier`: a data type of the dtype's size.
     """
     try:
         return make_tma_descriptor(
@@ -127,7 +128,7 @@ def _described(
             target="sm_100",
         )
     except TmaPreconditionError as error:
-        # if this call already has a `carrier`, do not try again
+        # a call with a `carrier` is already the second attempt
         if carrier is not None or [violation.rule for violation in error.violations] != ["DTYPE"]:
             raise
         # The dtype has no default data type, so choose a type of the same size.
@@ -208,7 +209,7 @@ def _read_coords(coords: object, rank: int, fix: str) -> tuple[int, ...]:
 
 
 def _span_coords(tensor_map: TensorMap, coords: Sequence[int]) -> tuple[int, ...]:
-    """Return the coordinates of a split map, without the dimensions that `ragged` added."""
+    """Return a tile's coordinates in a split map, except those that `ragged` adds."""
     *outer, k = coords
     span = tensor_map.shape[-1]
     if k % span:

@@ -89,7 +89,7 @@ def _sentence(finding: Finding) -> str:
     return f"{finding.found}; {finding.limit}. {finding.fix}"
 
 
-# A fix such as "x.permute(1, 0) with tile=(64, 128)".
+# The part of a fix that permutes the tensor, such as ".permute(1, 0) with tile=(64, 128)".
 _PERMUTE = re.compile(
     r"(?P<code>\.(?:permute|transpose)\([\d, ]+\))(?P<tile> with tile=\([^)]*\))?"
 )
@@ -185,9 +185,9 @@ def of_not_read(wanted: SuggestRequest, violations: Sequence[Violation], may_fit
         below, above = _nearest(wanted, d)
         works = [near for near in (below, above) if near is not None]
         if works:
-            # `step` divides the extents that work. If it does not divide the tile's extent, the
-            # sentence says "no multiple of `step`". There must also be enough evidence: two extents
-            # that work, or a `step` of at most twice `_unit`, the step of the search.
+            # `step` divides the extents that work. The sentence says "no multiple of `step`" if
+            # `step` does not divide the tile's extent, and if there is enough evidence. Two extents
+            # that work are enough, and so is a `step` of at most twice the search's step `_unit`.
             step = math.gcd(*(near[d] for near in works))
             is_cause = tile[d] % step and (len(works) == 2 or step <= 2 * _unit(wanted, d))
             multiple = f", no multiple of {step}" if is_cause else ""

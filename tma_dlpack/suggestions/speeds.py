@@ -60,7 +60,9 @@ class Card:
     table: str
 
     def shares(self, begin: int, spans: int, line_bytes: int, lines: int) -> tuple[float, ...]:
-        """Return the shares of a box, or of the next smaller box if the box was not measured.
+        """Return a box's shares of a memcpy's speed, one for each L2 fetch size.
+
+        If the box was not measured, return the shares of the next smaller box.
 
         >>> none, bytes128, bytes256 = CARDS[0].shares(32, 1, 128, 64)
         >>> none > 0.85
@@ -97,7 +99,7 @@ def card_of(device: Device) -> tuple[Card, str | None]:
     """Return (card whose table ranks a tensor's boxes, name of the tensor's GPU or None).
 
     If the tensor is in host memory, or if its GPU has no table, the card is the first entry of
-    `CARDS`. If the tensor is in host memory, or if its GPU has a table, the name is None.
+    `CARDS`. The name is returned only for a GPU that has no table.
     """
     name = _gpu_of(device)
     own = next((card for card in CARDS if card.name == name), None)

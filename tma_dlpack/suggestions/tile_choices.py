@@ -78,7 +78,7 @@ class SuggestRequest:
     access : str or tuple of Place
         The name of a pattern, or the element that each thread of a warp reads.
     card : Card
-        The card whose speeds rank the choices.
+        The measured speeds that rank the choices.
     options : dict
         The options that the caller passed. Possible options are data_type, rules, allow and target.
         If the tensor breaks a rule of libcu++ that the driver does not have, `allow` also has the
@@ -197,8 +197,8 @@ class BoxChoice:
 class Refused(NamedTuple):
     """The reason why a box is refused or cannot be read. The reason may also exclude other boxes.
 
-    If `alike` is "kind", the reason excludes every box with the same swizzle and `split_inner`. If
-    `alike` is "width", the reason excludes every such box of the same width. If
+    If `alike` is "kind", the reason excludes every box with the same swizzle and the same value of
+    `split_inner`. If `alike` is "width", the reason excludes every such box of the same width. If
     `alike` is "box", the reason excludes only this box. The function `violations` makes the error
     texts.
     """
@@ -208,10 +208,11 @@ class Refused(NamedTuple):
 
 
 def choices(wanted: SuggestRequest) -> tuple[list[BoxChoice], list[Refused]]:
-    """Return the first box of each kind that the reader can read, and the refusals of other boxes.
+    """Return the first readable box of each kind, and the refusals of other boxes.
 
-    A kind is a swizzle with `split_inner`, or a swizzle without it. A refusal is returned for each
-    box that was tried before the first readable box of its kind.
+    A box is readable if the reader can read a tile that is copied with the box. Boxes are of the
+    same kind if they have the same swizzle and the same value of `split_inner`. A refusal is
+    returned for each box that was tried before the first readable box of its kind.
     """
     found: list[BoxChoice] = []
     refused: list[Refused] = []

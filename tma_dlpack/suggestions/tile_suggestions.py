@@ -53,7 +53,7 @@ HEADS = (
 
 
 class NoSuggestionError(TmaUnsupportedError, IndexError):
-    """Error of indexing an empty `Suggestions`; the message has the reasons why it is empty."""
+    """The error that indexing an empty `Suggestions` raises. Its message has the reasons."""
 
 
 class _Reasoned:
@@ -253,9 +253,9 @@ def suggest(
         thread block.
     rules, allow, target
         As for `make_tma_descriptor`. If libcu++ refuses the tensor and the driver does not, the
-        broken rule of libcu++ is switched off. An example is a rule about the strides of a permuted
-        view. Then `allow` in `Suggestion.arguments` has the rule, and `Suggestion.reasons` names
-        the rule.
+        broken rule of libcu++ is switched off: `allow` in `Suggestion.arguments` has the rule, and
+        `Suggestion.reasons` names the rule. An example is a rule about the strides of a permuted
+        view.
 
     Returns
     -------

@@ -180,7 +180,7 @@ class MapAttributes(MapStorage):
 
     @property
     def channels_per_pixel(self) -> int:
-        """Number of channels of each pixel that an im2col copy moves; 0 for tiled maps."""
+        """Number of channels that an im2col copy moves of each pixel; 0 for tiled maps."""
         return self.arguments.channels_per_pixel
 
     @property
@@ -277,8 +277,8 @@ class MapAttributes(MapStorage):
 
     @property
     def _added_dimensions(self) -> tuple[bool, int | None] | None:
-        # The pair (split_inner, ragged). For a map that C made, the pair is known before
-        # the description.
+        # The pair (split_inner, ragged). For a map that C made, the pair is known before the
+        # description is computed.
         known = self._description
         return self._added if known is None else known.added
 
@@ -320,12 +320,12 @@ class MapAttributes(MapStorage):
 
     @property
     def is_derived(self) -> bool:
-        """Whether the map was decoded with a derived layout, not a measured one."""
+        """Whether the map's bytes were decoded with a layout that is derived, not measured."""
         return self.target.has_derived_layout and self.description.request is None
 
     @property
     def is_zero(self) -> bool:
-        """Whether all 128 bytes are 0, as in zeroed memory without a map."""
+        """Whether all 128 bytes are 0, as in zeroed memory before a map is written to it."""
         return self._data is not None and not any(self._data)
 
     is_nothing = is_zero  # the name of `is_zero` in version 0.3

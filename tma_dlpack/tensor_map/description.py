@@ -1,4 +1,4 @@
-"""`Description`: a map without its bytes and address; also the checks of a new address."""
+"""`Description`, which is a map without its bytes and address, and the checks of a new address."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Description:
         The encoder of the bytes. None if `from_bytes` or `replace` made the map, or if the map has
         no bytes.
     view : TensorView or None
-        The layout of the tensor, with address 0 and no owner; None for a bare address.
+        The layout of the tensor, with address 0 and no owner. None for a map of a bare address,
+        which is an address without a tensor.
     request : Request or None
         The request of the call that made the map; None for decoded bytes.
     added : (bool, int or None) or None
@@ -45,7 +46,7 @@ class Description:
     added: tuple[bool, int | None] | None = field(default=None, compare=False)
 
     def of(self, view: TensorView | None) -> Description:
-        """Return a copy of the description for another tensor, or for a bare address (None)."""
+        """Return a copy for another tensor. If `view` is None, the copy is for a bare address."""
         return dataclasses.replace(self, view=view)
 
 

@@ -106,8 +106,9 @@ class TensorMap(MapAttributes, Drawn):
         layout for sm_100 and later is derived from the code that ptxas 13.0 generates for
         tensormap.replace and from the maps of NVIDIA's CuTe DSL 4.8.1; it is not measured. Bytes
         64..127 are kept but not decoded, because the engine does not read them. An im2col-wide map
-        is decoded as an im2col map whose corners have one entry. Maps that other libraries built
-        are decoded too: bits 65 and 85 may be set, and the text of the map explains these bits.
+        is decoded as an im2col map whose corners have one entry. In maps that other libraries
+        built, bits 65 and 85 may be set. Such maps are decoded too, and the text of the map
+        explains these bits.
 
         Examples
         --------
@@ -411,8 +412,9 @@ class TensorMap(MapAttributes, Drawn):
         The method takes the arguments of `replace`. The kernel,
         ``replace_tensor_map<<<1, 32>>>(template_map, out)``, takes the map as a parameter, changes
         the fields in shared memory, and copies the 128 bytes to `out` with the fence that later
-        copies need. Compile the kernel for sm_90a. The new values are constants at the top of the
-        kernel. If a value is known only at run time, make its constant a parameter.
+        copies need. Compile the kernel for the target with the suffix a, such as sm_90a. The new
+        values are constants at the top of the kernel. If a value is known only at run time, make
+        its constant a parameter.
 
         Returns
         -------
@@ -461,13 +463,13 @@ class TensorMap(MapAttributes, Drawn):
 
     @property
     def tensor(self) -> object:
-        """The tensor, which the map keeps alive; None for a bare address."""
+        """The tensor, which the map keeps alive; None for a map of a bare address."""
         return self._tensor
 
     @property
     @opaque
     def view(self) -> TensorView | None:
-        """The tensor's address, shape, strides, dtype and device; None for a bare address."""
+        """The tensor's address, shape, strides, dtype and device; None if there is no tensor."""
         view, tensor = self.description.view, self._tensor
         if view is None or tensor is None:
             return None
@@ -475,7 +477,7 @@ class TensorMap(MapAttributes, Drawn):
 
     @property
     def device(self) -> Device | None:
-        """The DLPack device of the tensor; None for a bare address."""
+        """The DLPack device of the tensor; None for a map of a bare address."""
         view = self.description.view
         return None if view is None else view.device
 

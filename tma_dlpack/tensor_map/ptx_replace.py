@@ -1,4 +1,4 @@
-"""PTX ``tensormap.replace``: the ranges of its fields, its effect in Python, and a CUDA kernel.
+"""PTX ``tensormap.replace``: its operands, a function with the same effect, and a CUDA kernel.
 
 Source: PTX ISA, tensormap.replace. The bits for sm_90 are measured on an H200 (driver 580.159.04,
 2026-11-20); the bits for sm_100 and later are derived from ptxas 13.0.
@@ -60,7 +60,7 @@ class Replacement:
 
     @property
     def name(self) -> str:
-        """Name of the constant for the value in C++."""
+        """Name of the constant for the operand in the CUDA kernel."""
         return self.field if self.ordinal is None else f"{self.field}_{self.ordinal}"
 
 

@@ -30,7 +30,8 @@ class PythonStorage:
     Attributes
     ----------
     _tensor : object
-        The tensor, which the map keeps alive; None for a bare address.
+        The tensor, which the map keeps alive. None for a map of a bare address, which is
+        an address without a tensor.
     _capsule : object
         The DLPack capsule, if only the capsule keeps the memory alive; otherwise None.
     _address : int
@@ -40,13 +41,11 @@ class PythonStorage:
     _launchable : bool
         Whether the map may be passed to a kernel.
     _description : description.Description or None
-        The description of the map.
+        The description of the map. None before the first read if C made the map.
     _arguments : EncodeArguments or None
         The driver's arguments; None before the first read.
     _tx_bytes : int or None
         The bytes of one load, which the mbarrier counts; None if C did not compute them.
-
-    A map that C made has no description before the first read.
     """
 
     _tensor: object
@@ -92,7 +91,8 @@ class PythonStorage:
     def _keep_data(self) -> None:
         """Do nothing.
 
-        The compiled class saves a copy of the bytes before a caller receives a writable array.
+        In the compiled class, this method copies the bytes before a caller receives a writable
+        array.
         """
 
     def __bytes__(self) -> bytes:
@@ -156,7 +156,8 @@ if TYPE_CHECKING:
             The fields of `dlpack.Layout` and of `checks.struct.Options` for the call; () for a
             call of a `driver_encode_*` function.
         _producer : type or None
-            If `with_address` replaced the tensor by a bare address, the type of this tensor.
+            `with_address` may replace the tensor by a bare address. Then `_producer` is the type
+            of the replaced tensor.
         _numbers : tuple or None
             The fields of `EncodeArguments`, decoded from the bytes, with enums as numbers.
         _target : Target, int or None

@@ -141,7 +141,10 @@ def _strides(tensor_map: MapAttributes) -> str:
 
 
 def _columns(rows: list[tuple[str, str, str, str]]) -> list[str]:
-    """Return lines with both orders side by side, or one below the other if they are too wide."""
+    """Return the lines of a table: row-major values on the left, innermost-first on the right.
+
+    If the lines are too wide, the innermost-first values are below the row-major values.
+    """
     lines = _aligned(rows)
     if max(map(len, lines)) <= COLUMNS:
         return lines
@@ -260,7 +263,7 @@ _WGMMA_SWIZZLES = ("none", "bytes32", "bytes64", "bytes128")
 
 
 def cpp(known: Description, address: int, title: str) -> str:
-    """Return C++ that makes a map: by libcu++ if libcu++ can make it, otherwise by the driver."""
+    """Return C++ that makes a map. The code calls libcu++ if possible, and otherwise the driver."""
     head = _HEAD.format(title=title, notes=_notes(known))
     main = _wgmma(known.arguments) + _MAIN.format(address=address)
     if known.view is not None and _is_libcudacxx_own(known, known.view):
@@ -299,7 +302,7 @@ def _notes(known: Description) -> str:
 
 def _is_libcudacxx_own(known: Description, view: TensorView) -> bool:
     """Return whether cuda::make_tma_descriptor makes the same map of the view's tensor."""
-    from tma_dlpack.checks.report import find_violations  # here, because few maps need the rules
+    from tma_dlpack.checks.report import find_violations  # imported here: few maps need it
 
     # libcu++ must choose the map's data type for the dtype, and its rules must accept the call
     return (
@@ -322,7 +325,7 @@ def _driver_cpp(a: EncodeArguments) -> str:
         # globalDim -> global_dim
         name = re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", p.name)
         value = p.read(a, name)
-        # a parameter is an array if `fewer` is not None
+        # `fewer` is the rank minus the number of entries of an array; None for a scalar
         if p.fewer is not None:
             # a map of rank 1 has no strides, but an array in C needs at least one entry
             numbers = value or (0,)
