@@ -52,7 +52,7 @@ _VALUES = {
 }  # immutable, so not copied
 _UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)
 
-#: The rules of `_UNSUPPORTED` as a mask of rows.
+#: The rules of `_UNSUPPORTED` as a mask: bit i is the rule `RULES[i]`.
 _UNSUPPORTED_ROWS = sum(1 << number for number, rule in enumerate(RULES) if rule.unsupported)
 
 _ALLOWABLE = frozenset(ALLOWABLE)
@@ -112,8 +112,8 @@ class Report(Drawn):
         The violations and the advice are computed on first use.
         """
         report = object.__new__(cls)
-        # A frozen dataclass can be filled only through object.__setattr__. Set the attribute that
-        # is known, and leave the other one to __getattr__.
+        # A frozen dataclass can be filled only through object.__setattr__. Of `violations` and
+        # `advice`, set only the one that is empty. __getattr__ computes the other one.
         keep = object.__setattr__
         keep(report, "violations" if find_violations is None else "advice", ())
         keep(report, "_given", given)
@@ -277,7 +277,8 @@ class CallInC:
     def request_of(self, call: JudgedCall) -> Request:
         """Return the request of a call that C has judged."""
         request = Request(call=call, producer=self.producer)
-        # C clamps numbers that do not fit its struct. Without `facts`, Python computes the struct.
+        # C clamps numbers that do not fit its struct. If C clamped a number, do not set `facts`, so
+        # that Python computes the exact struct.
         if call.is_exact:
             request.facts = call
         return request

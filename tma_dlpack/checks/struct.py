@@ -1,4 +1,4 @@
-"""The two forms of a call as numbers: its `Options`, and the struct that predicates read.
+"""A call as numbers, in two forms: its `Options`, and the struct that the rules' predicates read.
 
 The arrays in `Options` have the order of the call. The C extension returns the `Options` of a call
 that it has read (a `JudgedCall`); `call.py` makes the `Options` of all other calls. `describe`
@@ -396,9 +396,9 @@ def _describe_column(c: Any, a: EncodeArguments, rules: str) -> None:
 
 # -- which rules read an argument that a printout does not show ------------------------------------
 
-#: Field of `STRUCT` -> the driver's arguments that the field depends on. Fields that are not in
-#: this dict depend on the arguments in `STRUCT`. A name with an index, such as box_dim[0], is one
-#: entry of an argument.
+#: Field of `STRUCT` -> the driver's arguments that the field depends on. For any other field,
+#: `STRUCT` itself has these arguments. A name with an index, such as box_dim[0], is one entry of an
+#: argument.
 _COLUMNS: Final = {
     "rank": "rank",
     "address": "global_address",
@@ -443,8 +443,8 @@ def _names_read(holds: str) -> frozenset[str]:
 def reads(rule: Rule, unread: frozenset[str], *entry: int) -> bool:
     """Return whether a rule reads an argument or an entry that `unread` names.
 
-    A rule with `each` is judged at index `entry`. If `entry` is omitted for a rule with `each`, the
-    function ignores the entries in `unread`.
+    `entry` is the index at which a rule with `each` is judged. If `entry` is omitted for such a
+    rule, names of single entries in `unread`, such as ``"box_dim[1]"``, are ignored.
 
     >>> from tma_dlpack.checks import RULES
     >>> rules = {rule.id: rule for rule in RULES}
