@@ -124,7 +124,7 @@ def _nearest_first(old: int, values: Iterable[int]) -> list[int]:
 def box_entries(
     r: Request, i: int, wording: Callable[[int], str] = "use {}".format
 ) -> Iterator[Candidate]:
-    """Yield boxes with another entry i, or another number of channels for an im2col map.
+    """Yield candidates with another entry i of the box, or with another `channels_per_pixel`.
 
     The value nearest to the old value comes first. The values are the limits, and the multiples of
     16 bytes just below and above the old value.
@@ -355,7 +355,7 @@ def is_own(r: Request) -> bool:
 def of_own_tensor(
     find: Callable[Concatenate[Request, P], Iterator[Candidate]],
 ) -> Callable[Concatenate[Request, P], Iterable[Candidate]]:
-    """Return the generator function `find`, which then yields nothing if `is_own` returns False."""
+    """Return a generator function like `find` that yields nothing if `is_own` returns False."""
 
     @wraps(find)
     def found(r: Request, /, *args: P.args, **keywords: P.kwargs) -> Iterable[Candidate]:

@@ -129,7 +129,7 @@ def _reported(
 
 
 def _is_late(row: int, entry: int, failed: list[tuple[int, int]]) -> bool:
-    """Return whether a rule in the rule's `prerequisites_at_entry` failed at the same entry."""
+    """Return whether a rule in `prerequisites_at_entry` of rule `row` failed at the same entry."""
     return any(
         (_ROW[other], max(0, entry)) in failed for other in RULES[row].prerequisites_at_entry
     )

@@ -126,7 +126,7 @@ class Options(NamedTuple):
 
 
 def mask_of(ids: Iterable[str]) -> int:
-    """Return the ids in `allow=` as a mask, in which bit i is row i of the rules."""
+    """Return the ids in `allow=` as a mask, in which bit i is the rule `RULES[i]`."""
     return sum(1 << ALLOWABLE_ROWS[rule] for rule in set(ids))
 
 
@@ -141,7 +141,7 @@ class JudgedCall(Protocol):
 
     kind: int
     rank: int
-    mask: int  # the rows whose predicate is false
+    mask: int  # bit i is set if the predicate of `RULES[i]` is false
     is_exact: bool  # False if C clamped a number
     tx_bytes: int | None  # None if the call is refused or the layout is interleaved
 
