@@ -147,6 +147,7 @@ _bytes_row = partial(
     candidates=lambda r: [candidates.shrunk_boxes(r)],
 )
 
+# The numbers in the comments below are steps of libcu++. `tensor.py` lists the steps.
 BOX_RULES: tuple[Rule, ...] = (
     # 8. box
     _row(

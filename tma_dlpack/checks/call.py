@@ -275,7 +275,7 @@ def target_of(device: Device, address: int) -> tuple[Target, bool]:
 
 def ordinal_of(device: Device, address: int) -> int:
     """Return the ordinal of a tensor's GPU."""
-    # For managed memory, DLPack's device is always 0, so ask the driver for the GPU's ordinal.
+    # For managed memory, DLPack's device is always 0. Only the driver has the GPU's ordinal.
     if device.device_type == DLDeviceType.kDLCUDAManaged:
         owner = driver.pointer_device(address)
         if owner is not None:

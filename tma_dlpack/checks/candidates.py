@@ -152,7 +152,7 @@ def box_entries(
 
 
 def with_box_entry(r: Request, i: int, value: int) -> Change:
-    """Return the arguments that set entry i of the box (0 is the innermost), or the channels."""
+    """Return the argument that sets entry i of the box (0 is the innermost), or the channels."""
     if r.kind != "tiled":
         return {"channels_per_pixel": int(value)}
     # `r.box_dim` has at most five entries, so a tensor of a higher rank needs the box of the call.
@@ -481,8 +481,8 @@ def merged(r: Request, rank: int) -> Iterator[Candidate]:
 def _merged_box(box: Sequence[int], shape: Sequence[int], first: int, last: int) -> int:
     """Return the entry of the box for the merged dimensions `first` to `last`.
 
-    The result is the product of their entries, from the innermost dimension outwards, up to and
-    including the first entry that is smaller than its dimension.
+    The result is the product of the old entries of these dimensions. The product goes from the
+    innermost dimension outwards, and ends with the first entry that is smaller than its dimension.
     """
     size = box[last]
     for d in range(last - 1, first - 1, -1):

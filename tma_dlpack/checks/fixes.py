@@ -45,7 +45,7 @@ class Fault(NamedTuple):
     place: tuple[int, int, int]  # the rule's step, the entry in libcu++'s order, the index in RULES
     key: Key  # the rule's id, and a tuple of the entry (empty for a rule without `each`)
     rule: Rule
-    argument: str  # the argument that the rule is about, by its name in rows
+    argument: str  # the argument that the rule is about, by its name in rules
 
     def alternatives(self, request: Request) -> Iterable[Candidates]:
         """Return the candidate fixes of the rule, the best alternative first."""

@@ -70,7 +70,7 @@ RequestOf = Callable[[Arguments], Request]
 class Report(Drawn):
     """The result of a check: whether the call is accepted, and if not, why and how to fix it.
 
-    The `check_*` functions return a report. A report is true if the call is accepted, like `ok`.
+    The `check_*` functions return a report. `bool(report)` is True if the call is accepted.
     ``print(report)`` shows every violation with its fix.
 
     Attributes
@@ -249,7 +249,7 @@ class Report(Drawn):
 
 
 class CallInC:
-    """A function that reads a refused call again with other arguments.
+    """A callable object that reads a refused call again with other arguments.
 
     The C extension has read the original call. This object keeps the `JudgedCall` and the type of
     the tensor, but not the tensor. It parses the other arguments in C if possible.
@@ -301,7 +301,7 @@ def _own(request: Request) -> tuple[TensorView, int]:
 
 
 class AcceptedCall:
-    """A function that returns the request of an accepted call that C has read.
+    """A callable object that returns the request of an accepted call that C has read.
 
     `call` is the request, or the map that the call made. The map has no tensor and no bytes.
     """

@@ -375,7 +375,7 @@ class Request:
     def span_values_of(self, swizzle: TmaSwizzle) -> int:
         """Return the number of elements in one span of a swizzle.
 
-        Without a swizzle, a span is one row of a core matrix, which has 16 bytes.
+        Without a swizzle, a span is the 16 bytes of one row of a core matrix.
         """
         return (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) * 8 // self.type_row.element_bits
 

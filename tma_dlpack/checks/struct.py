@@ -167,8 +167,8 @@ class JudgedCall(Protocol):
 #: The fields of the struct. Each row has the name, the number of entries (0 for a single number),
 #: the arguments that the field depends on, and the meaning. If one of these arguments is
 #: unreadable, rules that read the field are not reported. Index 0 is the innermost dimension; in a
-#: corner it is W. Entries at index `rank` and above are 0 in Python, and C does not write them. The
-#: same is true of `spatial`, `corners` and `corner_end` of tiled maps.
+#: corner it is W. Entries at index `rank` and above are 0 in Python, and C does not write them. In
+#: the same way, `spatial`, `corners` and `corner_end` are 0 or not written for tiled maps.
 STRUCT: tuple[tuple[str, int, str, str], ...] = (
     ("kind", 0, "", "TILED, IM2COL or IM2COL_WIDE"),
     ("rank", 0, "", "number of dimensions; may be outside 1..5"),
@@ -358,9 +358,9 @@ def _ignores_inner_step(r: Any) -> bool:
     """Return whether the innermost entry of elem_strides is ignored.
 
     Unless the layout is interleaved, libcu++ encodes 1 for this entry, and the documentation states
-    that it is ignored. But the driver refuses a value that is out of range.
+    that the entry is ignored. But the driver refuses an entry that is out of range.
     """
-    # The rules were measured on sm_90, but an unreadable target may mean another GPU.
+    # The driver for sm_90 reads this entry. But an unreadable `target=` may mean another GPU.
     if r.rules == "measured":
         return any(v.argument == "target" for v in r.unreadable)
     return r.rules != "driver" and not r.arguments.interleave and not r.is_driver_call

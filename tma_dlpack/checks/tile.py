@@ -44,6 +44,7 @@ _swizzle_rule = partial(
     candidates=_swizzle_candidates,
 )
 
+# The numbers in the comments below are steps of libcu++. `tensor.py` lists the steps.
 TILE_RULES: tuple[Rule, ...] = (
     # 1. device
     Rule(
