@@ -303,7 +303,8 @@ def _own(request: Request) -> tuple[TensorView, int]:
 class AcceptedCall:
     """A callable object that returns the request of an accepted call that C has read.
 
-    `call` is the request, or the map that the call made. The map has no tensor and no bytes.
+    `call` is the request, or the map object that C returned for the call. The map object has no
+    bytes, and it has the tensor's type in place of the tensor.
     """
 
     __slots__ = ("call",)
@@ -361,7 +362,8 @@ def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Re
 def accepted(given: dict[str, Any], call: Any) -> Report:
     """Return the report on a call that C accepted.
 
-    `call` is the map that the call made. The map has no tensor and no bytes.
+    `call` is the map object that C returned for the call. The map object has no bytes, and it has
+    the tensor's type in place of the tensor.
     """
     return Report._judged(given, AcceptedCall(call))
 

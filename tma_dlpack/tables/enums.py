@@ -334,7 +334,7 @@ def c_name(member: IntEnum) -> str:
     return prefix + suffixes[member]
 
 
-#: Enum -> the names that calls may pass: name -> member. The names of cuda.h are included, with and
+#: Enum -> the names of its members: name -> member. The names of cuda.h are included, with and
 #: without the prefix CU_TENSOR_MAP_. The C extension accepts the same names.
 NAMES: dict[type[IntEnum], dict[str, IntEnum]] = {
     enum: {
