@@ -13,21 +13,22 @@ The files are:
 
 `call.py`        reads the arguments of a call into a `Request`
 `request.py`     the `Request`, and the layout of its tensor in the driver's terms
-`struct.py`      the options as numbers, and the struct of integers that predicates read
-`tensor.py`      rows about the tensor and its data type
-`box.py`         rows about the box of a tiled map, and about the column of an im2col map
-`tile.py`        rows about swizzle, interleaved layout, `elem_strides`, `split_inner` and `ragged`
-`advice.py`      rows of advice on accepted calls
-`judge.py`       the function `judge`, which `.packaging/generate.py` generates from the rows: it
-                 returns the rules that a call breaks
-`candidates.py`  the candidate fixes that rows name: other arguments, or another tensor
+`struct.py`      the options as numbers, and the struct of integers that the rules' predicates read
+`tensor.py`      rules about the tensor and its data type
+`box.py`         rules about the box of a tiled map, and about the column of an im2col map
+`tile.py`        rules about swizzle, interleaved layout, `elem_strides`, `split_inner` and `ragged`
+`advice.py`      advice on accepted calls, as rows of the same class `Rule`
+`judge.py`       the function `judge`, which returns the rules that a call breaks;
+                 `.packaging/generate.py` generates this file from the rules
+`candidates.py`  the candidate fixes of rules: the call with other arguments, or another tensor
 `fixes.py`       sorts the broken rules, judges the call with each candidate fix applied, and
                  searches the arguments that `Report.fixed` returns
 `report.py`      the `Report` and the errors; they compute their sentences on first use
 `words.py`       names of arguments as the call spells them, and the caller's name for the tensor
 
-The generator also prints the judge in C from the same rows (include/tma_dlpack_tables.h). If the C
-extension has read the call (`Request.call`), it also judges the call with each candidate applied.
+`.packaging/generate.py` also prints the function `judge` in C (include/tma_dlpack_tables.h). If the
+C extension has read a call (`Request.call`), the C extension also judges the call with each
+candidate applied.
 
 A new rule takes three steps:
 

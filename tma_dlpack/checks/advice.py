@@ -1,4 +1,8 @@
-"""Rows of advice on accepted calls. A row is reported when its predicate is false."""
+"""Advice on accepted calls, such as bank conflicts.
+
+Each advice is a row, which is an instance of `Rule`. The advice is reported if the predicate
+`holds` of the row is false.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +32,19 @@ BANK_LINE_BYTES = 128  # 32 banks of 4 bytes
 
 
 def bank_conflict_degree(pitch_bytes: int, rows: int) -> int:
-    """Return the degree of bank conflicts of a read of 16 bytes at one offset in each of 8 rows.
+    """Return the degree of bank conflicts if 8 rows of a tile are read at once, 16 bytes per row.
 
-    One phase of `ldmatrix` makes such a read. The rows start `pitch_bytes` apart. If the tile has
-    fewer than 8 `rows`, the read takes all of them. Degree 1 means no conflict, and 8 is the worst.
+    One phase of `ldmatrix` makes such a read, at the same offset in every row. The rows start
+    `pitch_bytes` apart. If the tile has fewer than 8 `rows`, all its rows are read. Degree 1 means
+    no conflict, and 8 is the worst.
 
     >>> bank_conflict_degree(128, 64), bank_conflict_degree(16, 64)
     (8, 1)
     """
-    # Row i starts at byte i * pitch_bytes modulo 128 of the banks. `groups` is the number of
-    # different starts, because the starts repeat after `groups` rows.
+    # Row i starts at byte (i * pitch_bytes) % 128 of the 128 bytes of the banks. These starts
+    # repeat after `groups` rows, so `groups` is the number of different starts.
     groups = BANK_LINE_BYTES // math.gcd(pitch_bytes, BANK_LINE_BYTES)
-    # A read of 16 bytes takes 4 of the 32 banks, so 8 reads without a conflict take all banks.
+    # 16 bytes take 4 of the 32 banks, so 8 rows with different starts take all banks.
     return -(-min(8, rows) // min(8, groups))
 
 
@@ -128,9 +133,9 @@ def _beyond_found(r: Request) -> str:
 def _meant_strides(r: Request) -> tuple[int, ...] | None:
     """Return the strides that the user may have meant, in elements, or None.
 
-    The function assumes that the user passed `strides=` in bytes if two conditions hold. First, the
-    map leaves the tensor's memory, because the values count elements. Second, the values would be
-    the tensor's own strides or row-major strides if they counted bytes.
+    `strides=` counts elements. The user probably passed `strides=` in bytes if two conditions hold.
+    First, the map leaves the tensor's memory. Second, if the values were bytes, they would be the
+    tensor's own strides or row-major strides.
     """
     if r.view is None or r.view.own is None or not any(_beyond_bytes(r)):
         return None
@@ -139,7 +144,7 @@ def _meant_strides(r: Request) -> tuple[int, ...] | None:
 
 
 def _tile(r: Request) -> tuple[int, ...]:
-    """Return how many elements a copy takes along each dimension, row-major.
+    """Return how many elements a copy transfers along each dimension, in row-major order.
 
     The TMA engine ignores the innermost element stride unless the layout is interleaved.
     """
@@ -341,8 +346,8 @@ ADVICE: tuple[Rule, ...] = (
 
 _ALLOCATION_CLASS_BIT = next(field for field in FIELDS if field.name == "bit_85")
 
-#: Advice on the 128 bytes of a map, however the map was made. `holds` and `found` receive the pair
-#: (the arguments of the encode, the 128 bytes).
+#: Advice on the 128 bytes of any map, also of a map that other software made. `holds` and `found`
+#: receive the pair (`EncodeArguments` of the map, its 128 bytes).
 MAP_ADVICE: tuple[Rule, ...] = (
     _row(
         id="ALLOCATION_CLASS",

@@ -1,4 +1,7 @@
-"""Rules about what one copy takes: a tiled map's box, or an im2col map's corners and column."""
+"""Rules about the tile of one copy: a tiled map's box, or an im2col map's corners and column.
+
+A column is the tile of an im2col map: `pixels_per_column` pixels of `channels_per_pixel` channels.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ from tma_dlpack.tables.targets import INNER_BYTES, MAX_BOX, MAX_BOX_BYTES, PADDE
 
 # -- the box of a tiled map ------------------------------------------------------------------------
 
-# The rules that must hold before the bytes of a row of the box are known.
+# If one of these rules is broken, the number of bytes in a row of the box is not known.
 _HAS_INNER = ("RANK", "BOX_RANK", "CHANNELS", *HAS_TYPE, "PACKED_TYPE")
 
 
@@ -51,15 +54,15 @@ def inner_found(r: Request) -> str:
 
 
 def _range_candidates(r: Request, i: int) -> Iterator[Candidates]:
-    # An entry below 1 has no tile to keep, so propose the smallest valid entry.
+    # A box with an entry below 1 has no elements, so propose the smallest valid entry.
     if r.facts.box_dim[i] < 1:
         yield candidates.box_entries(r, i, "use at least {}".format)
         return
     if i == 0:
         yield candidates.split(r)
     yield candidates.box_entries(r, i, "use {}, and several copies for a larger tile".format)
-    # Wider elements, such as int32 instead of uint8, let one copy take a longer row: the limit of
-    # 256 counts elements. A swizzle limits the row in bytes, so wider elements would not help.
+    # The limit of 256 counts elements, so a row of wider elements, such as int32 instead of uint8,
+    # may have more bytes. But a swizzle limits the bytes of a row, so wider elements do not help.
     if i == 0 and not r.facts.interleave and not r.facts.swizzle and not r.asked_type:
         yield (
             candidate
@@ -87,7 +90,7 @@ def unit_fix(r: Request) -> str:
 
 
 def unit_candidates(r: Request) -> Iterator[Candidates]:
-    """Yield boxes whose row is a multiple of 16 bytes; the box with the nearest row comes first."""
+    """Yield boxes whose rows are a multiple of 16 bytes, the nearest length of a row first."""
     yield (
         candidate._replace(wording=partial(_with_nearest, r, candidate))
         for candidate in candidates.box_entries(r, 0)
@@ -108,7 +111,8 @@ _NARROWER = "narrow it to {} elements and copy in several steps"
 
 
 def _span_candidates(r: Request) -> Iterator[Candidates]:
-    # The row must become a multiple of 16 bytes anyway: propose only rows that also fit the span.
+    # A row that is not a multiple of 16 bytes must get another length anyway. So propose only other
+    # lengths, and no other swizzle.
     if r.facts.inner_box_bits % (8 * INNER_BYTES):
         yield candidates.box_entries(r, 0, _NARROWER.format)
         return
@@ -133,7 +137,7 @@ _entry_row = partial(_row, step=81, each="d", found=_box_found, libcudacxx="__ge
 _inner_row = partial(
     _row, prerequisites=_HAS_INNER, prerequisites_at_entry=("BOX_RANGE",), found=inner_found
 )
-#: The rows that `_unit_row` makes have a `fix` besides their candidates. If the call has
+#: The rules that `_unit_row` makes have a `fix` besides their candidates. If the call has
 #: split_inner=True with a data type that cannot be split, every candidate is refused. The report
 #: then prints the `fix`.
 _unit_row = partial(_inner_row, fix=unit_fix, candidates=unit_candidates)
@@ -143,6 +147,7 @@ _bytes_row = partial(
     candidates=lambda r: [candidates.shrunk_boxes(r)],
 )
 
+# The numbers in the comments below are steps of libcu++. `tensor.py` lists the steps.
 BOX_RULES: tuple[Rule, ...] = (
     # 8. box
     _row(
@@ -150,7 +155,8 @@ BOX_RULES: tuple[Rule, ...] = (
         step=80,
         why="the tile has an extent along each dimension",
         asks="have one entry per dimension of the tensor",
-        # `driver_encode_*` calls read only the first `rank` entries, so the rule does not apply.
+        # The functions `driver_encode_*` read only the first `rank` entries, so this rule does not
+        # apply to them.
         sets=frozenset({"libcu++", "driver"}),
         prerequisites=("RANK",),
         holds="box_count == rank",
@@ -287,7 +293,7 @@ BOX_RULES: tuple[Rule, ...] = (
 
 # -- the corners and the column of an im2col map ---------------------------------------------------
 
-# The sizes of a convolution that make an entry of a corner too large.
+# Corner -> the sizes of a convolution from which an entry of this corner is computed.
 _CAUSES = {"lower": "padding", "upper": "(kernel_size - 1) * dilation - padding"}
 
 
@@ -346,8 +352,8 @@ def _corner_must(r: Request, i: int) -> str:
 
 
 def _count(rule_id: str, field: str, name: str, end: str, what: str) -> Rule:
-    # `end` is the name of the limit in the predicate, so the message and the predicate have the
-    # same limit.
+    # `end` is the name of a constant in tables/targets.py. The predicate has this name, so the
+    # message and the predicate have the same limit.
     limit: int = getattr(targets, end)
 
     def value(r: Request) -> int:
@@ -424,7 +430,7 @@ def _bounding_box_candidates(r: Request, i: int) -> Iterator[Candidates]:
 def _open_bounding_box(r: Request, i: int) -> Iterator[Candidate]:
     """Yield corners whose bounding box has one pixel along spatial dimension i.
 
-    The lower corner changes only if no valid upper corner is enough.
+    The lower corner changes only if every valid upper corner leaves the bounding box empty.
     """
     size, upper, lower = r.spatial_size(i), list(r.corner("upper")), list(r.corner("lower"))
     # One pixel: size + upper - lower = 1.
@@ -503,7 +509,8 @@ IM2COL_RULES: tuple[Rule, ...] = (
         candidates=lambda r, i: [candidates.parts(r, r.facts.first_spatial + i)],
         source=MEASURED,
     ),
-    # The names in the predicate: the field of the struct and the constant in tables/targets.py.
+    # The second and the fourth argument are the names in the predicate: a field of the struct, and
+    # a constant of tables/targets.py.
     _count("CHANNELS", "channels", "channels_per_pixel", "MAX_BOX", "channels"),
     _count("PIXELS", "pixels", "pixels_per_column", "MAX_PIXELS", "pixels"),
     # 10. rules that only the driver has

@@ -1,6 +1,7 @@
-"""Parse the arguments of a call into a `Request`, which holds enums and integers.
+"""Functions that parse the arguments of a call into a `Request`, which holds enums and integers.
 
-An unreadable argument becomes a `Violation` in `Request.unreadable`. These functions do not raise.
+An unreadable argument becomes a `Violation` in `Request.unreadable`. The functions raise no error
+for such an argument.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def read_call(
     )
 
 
-#: The rare options that replace the tensor's own layout.
+#: The members of `RARE_OPTIONS` that replace the tensor's own layout.
 _PLACE = ("shape", "strides", "offset")
 
 
@@ -196,7 +197,8 @@ def read_driver_call(kind: MapKind, given: Mapping[str, Any], target: Target) ->
     def row_major(name: str, fewer: int = 0) -> tuple[int, ...]:
         return array(name, fewer)[::-1]
 
-    # UINT8 is a placeholder for an unreadable type. The value 0 is UINT8 too, so `or` is safe.
+    # UINT8 is a placeholder for an unreadable type. `or` also replaces the member of value 0, but
+    # this member is UINT8 itself.
     data_type = read.member("tensor_data_type", TensorMapDataType) or TensorMapDataType.UINT8
     enums = read.enums(OPTION_NAMES.values())
     global_dim = array("global_dim")
@@ -227,7 +229,7 @@ def request_of_tensor(
     refused: tuple[Violation, ...],
     given: Mapping[str, Any],
 ) -> Request:
-    """Read a `make_*` call; without `target=`, use the target of the tensor's device."""
+    """Read a `make_*` call. If `target=` is omitted, use the target of the tensor's device."""
     target, assumed, unreadable = _read_target(given["target"], view, address)
     return read_call(kind, view, address, given, target, assumed, refused + unreadable)
 
@@ -273,7 +275,7 @@ def target_of(device: Device, address: int) -> tuple[Target, bool]:
 
 def ordinal_of(device: Device, address: int) -> int:
     """Return the ordinal of a tensor's GPU."""
-    # DLPack exports managed memory as device 0. Only the driver has the GPU's ordinal.
+    # For managed memory, DLPack's device is always 0. Only the driver has the GPU's ordinal.
     if device.device_type == DLDeviceType.kDLCUDAManaged:
         owner = driver.pointer_device(address)
         if owner is not None:
@@ -360,7 +362,10 @@ class Reader:
         return member
 
     def enums(self, names: Iterable[str]) -> dict[str, Any]:
-        """Read the enums of every kind of map; an unreadable enum becomes the member of value 0."""
+        """Read the four options whose values are enums, by their `names` in the call.
+
+        An unreadable option becomes the member of value 0.
+        """
         rows = zip(OPTION_NAMES.values(), names, _DEFAULTS, strict=True)
         return {field: self.member(name, type(usual), usual) for field, name, usual in rows}
 
@@ -425,7 +430,7 @@ class Reader:
     def row_major(self, argument: str, fewer: int = 0) -> tuple[int, ...]:
         """Read a sequence; return () if it is unreadable.
 
-        `fewer` has no effect, because rules check the number of entries.
+        `tile` passes `fewer`. It has no effect here, because rules check the number of entries.
         """
         return self.integers(argument) or ()
 
@@ -466,7 +471,7 @@ class Reader:
         return option.default if read is None else read
 
     def word(self, argument: str, choices: tuple[str, ...]) -> str | None:
-        """Read an argument that must be one of `choices`; return None if it is not."""
+        """Read an argument that must be one of `choices`; return None for any other value."""
         value = self.given[argument]
         word = text_of(value)
         if word in choices:

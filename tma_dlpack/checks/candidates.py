@@ -1,10 +1,11 @@
 """Functions that yield candidate fixes: the call with other arguments or with another tensor.
 
-The `candidates` of a rule are alternatives, and the best alternative comes first. Each alternative
-is an iterable of candidates, and the candidate nearest to the call is the first. `fixes.py`
-applies each candidate, judges the changed call, and proposes the candidates that are accepted. So
-the text of a fix and `Report.fixed` always agree. No candidate depends on the rule that it fixes.
-Only a `make_*` call that uses the tensor's own layout has candidates with another tensor.
+`Rule.candidates` returns the alternatives for fixing a call, the best alternative first. Each
+alternative is an iterable of candidates, in which the candidate nearest to the call is the first.
+`fixes.py` applies each candidate, judges the changed call, and proposes the candidates that are
+accepted. So the text of a fix and `Report.fixed` always agree. No candidate depends on the rule
+that it fixes. Only a `make_*` call that uses the tensor's own layout has candidates with another
+tensor.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class Candidate(NamedTuple):
 
     `change` has the arguments to pass instead. `view` is another tensor to pass, or None.
     `wording` is the text or a function that returns the text. The function is called only if the
-    candidate is accepted and printed, because most candidates are rejected. A guess asks what the
-    user meant, or makes a map with another meaning. `Report.fixed` uses neither guesses nor
-    candidates that describe other memory.
+    candidate is accepted and printed, because most candidates are rejected. `is_guess` is true if
+    the fix asks what the user meant, or makes a map with another meaning. `Report.fixed` uses
+    neither guesses nor candidates that describe other memory.
     """
 
     wording: Wording
@@ -89,7 +90,7 @@ def _use_member(r: Request, name: str, member: IntEnum) -> str:
 
 
 def wider_swizzles(r: Request) -> Iterator[Candidate]:
-    """Yield candidates with bytes64 and bytes128, if wider than the swizzle of the call."""
+    """Yield candidates with swizzles wider than the call's swizzle: bytes64, then bytes128."""
     span_bytes = r.span_bytes
     for swizzle in (TmaSwizzle.bytes64, TmaSwizzle.bytes128):
         if SWIZZLE_SPAN_BYTES[swizzle] > span_bytes:
@@ -123,9 +124,10 @@ def _nearest_first(old: int, values: Iterable[int]) -> list[int]:
 def box_entries(
     r: Request, i: int, wording: Callable[[int], str] = "use {}".format
 ) -> Iterator[Candidate]:
-    """Yield other values of entry i of the box, or of an im2col map's channels, nearest first.
+    """Yield candidates with another entry i of the box, or with another `channels_per_pixel`.
 
-    The values are the limits, and the multiples of 16 bytes just below and above the old value.
+    The value nearest to the old value comes first. The values are the limits, and the multiples of
+    16 bytes just below and above the old value.
     """
     # Entry 0 must be a multiple of `unit` elements: 16 bytes, or one span with split_inner=True.
     c, most, unit = r.facts, MAX_BOX, 1
@@ -140,7 +142,7 @@ def box_entries(
     if i == 0 and c.span_bits:
         limits.append(r.span_elements)
     ends = [limit // unit * unit for limit in limits]
-    # If the old value is beyond the limit, its neighbours are too.
+    # If the old value is beyond the limit, no valid value is next to it.
     around = [] if abs(old) > most else [old // unit * unit, -(-old // unit) * unit]
     # A driver whose rules were not measured may accept an entry of 1, so also try 1.
     in_units = r.target.has_model or (r.kind == "tiled" and not c.interleave)
@@ -150,7 +152,7 @@ def box_entries(
 
 
 def with_box_entry(r: Request, i: int, value: int) -> Change:
-    """Return the arguments that set entry i of the box (0 is the innermost), or the channels."""
+    """Return the argument that sets entry i of the box (0 is the innermost), or the channels."""
     if r.kind != "tiled":
         return {"channels_per_pixel": int(value)}
     # `r.box_dim` has at most five entries, so a tensor of a higher rank needs the box of the call.
@@ -206,8 +208,8 @@ def _shrink(r: Request, sizes: tuple[int, ...]) -> str:
 def per_dimension(r: Request, name: str) -> Iterator[Candidate]:
     """Yield a candidate whose argument `name` has one entry per dimension.
 
-    A short argument gets outer entries of 1. A long argument loses its outer entries. The candidate
-    is a guess if a lost entry is not 1.
+    If entries are missing, the candidate adds outer entries of 1. If there are too many entries,
+    the candidate drops outer entries. The candidate is a guess if a dropped entry is not 1.
     """
     driver_name = "box_dim" if name == "box_sizes" else "element_strides"
     values = reverse(getattr(r.arguments, driver_name))
@@ -298,7 +300,10 @@ def targets(name: str, wording: Wording, is_guess: bool = False) -> Iterator[Can
 
 
 def counts(r: Request, name: str) -> Iterator[Candidate]:
-    """Yield other numbers of channels per pixel, or of pixels per column, the nearest first."""
+    """Yield candidates with another number of channels per pixel, or pixels per column.
+
+    The nearest number comes first.
+    """
     if name == "channels_per_pixel":
         yield from box_entries(r, 0)
         return
@@ -332,8 +337,8 @@ def described(
 
 P = ParamSpec("P")
 
-# The judge needs an address for a copy that does not exist yet. It takes the worst alignment that
-# the framework's allocator gives, so the fix is right for every copy.
+# Rules need an address for a copy that does not exist yet. The assumed address has the smallest
+# alignment that the framework's allocator guarantees, so the fix is right for every copy.
 NUMPY_ALIGNS = 16  # the alignment of numpy.empty and x.copy(), in bytes
 _FRESH = 1 << 20  # the assumed address of an aligned copy
 
@@ -350,7 +355,7 @@ def is_own(r: Request) -> bool:
 def of_own_tensor(
     find: Callable[Concatenate[Request, P], Iterator[Candidate]],
 ) -> Callable[Concatenate[Request, P], Iterable[Candidate]]:
-    """Return a generator function that yields nothing if `is_own` returns False."""
+    """Return a generator function like `find` that yields nothing if `is_own` returns False."""
 
     @wraps(find)
     def found(r: Request, /, *args: P.args, **keywords: P.kwargs) -> Iterable[Candidate]:
@@ -394,7 +399,7 @@ def permuted(
     r: Request, order: Sequence[int], wording: Callable[[str], str]
 ) -> Iterator[Candidate]:
     """Yield the tensor and the box with the dimensions in another order."""
-    # The tensor already has this order, so the candidate would change nothing.
+    # If the tensor already has this order, the candidate would change nothing.
     if list(order) == list(range(r.rank)):
         return
     change: Change = {}
@@ -476,8 +481,8 @@ def merged(r: Request, rank: int) -> Iterator[Candidate]:
 def _merged_box(box: Sequence[int], shape: Sequence[int], first: int, last: int) -> int:
     """Return the entry of the box for the merged dimensions `first` to `last`.
 
-    The result is the product of their entries, from the innermost dimension outwards, up to and
-    including the first entry that is smaller than its dimension.
+    The result is the product of the old entries of these dimensions. The product goes from the
+    innermost dimension outwards, and ends with the first entry that is smaller than its dimension.
     """
     size = box[last]
     for d in range(last - 1, first - 1, -1):

@@ -1,7 +1,7 @@
 """The search for fixes of a refused call.
 
-A `Fault` is a rule that a request breaks. The row of the rule has candidate fixes
-(`candidates.py`). The search applies each candidate to the request and judges the result. It
+A `Request` is a call of the user. A `Fault` is a rule that a request breaks. The rule has candidate
+fixes (`candidates.py`). The search applies each candidate to the request and judges the result. It
 proposes the candidate if the changed request is accepted, or if the changed request breaks only
 rules that the report already names. If a candidate needs a second step, the text of the fix names
 both steps. `Report.fixed` combines fixes that change only arguments.
@@ -42,21 +42,22 @@ Key = tuple[str, tuple[int, ...]]
 class Fault(NamedTuple):
     """A rule that a request breaks. Sorted faults are in libcu++'s order."""
 
-    place: tuple[int, int, int]  # the rule's step, the entry in libcu++'s order, the row
+    place: tuple[int, int, int]  # the rule's step, the entry in libcu++'s order, the index in RULES
     key: Key  # the rule's id, and a tuple of the entry (empty for a rule without `each`)
     rule: Rule
-    argument: str  # the argument that the rule is about, by its name in rows
+    argument: str  # the argument that the rule is about, by its name in rules
 
     def alternatives(self, request: Request) -> Iterable[Candidates]:
-        """Return the candidate fixes of the row, the best alternative first."""
+        """Return the candidate fixes of the rule, the best alternative first."""
         return () if self.rule.candidates is None else self.rule.candidates(request, *self.key[1])
 
 
 @cache
 def _fault(row: int, entry: int) -> Fault:
-    """Return the fault of a row at an entry; the entry is -1 for a rule without `each`.
+    """Return the fault of rule number `row` at an entry; the entry is -1 for a rule without `each`.
 
-    `argument` is "" if `on` is callable, because the request is not known here.
+    If `Rule.on` is a function of the struct, `Fault.argument` is "", because the struct is not
+    known here.
     """
     # libcu++ checks some arrays from the outermost entry on, so the highest index comes first.
     rule = RULES[row]
@@ -67,7 +68,7 @@ def _fault(row: int, entry: int) -> Fault:
 
 def faults_of(request: Request) -> list[Fault]:
     """Return the faults of a request, in libcu++'s order."""
-    # C has judged the call already, so use its list of failed rows.
+    # C has judged the call already, so use the failed rules that C found.
     if request.call is not None:
         return _reported(request, request.call, request.call.failed, request.call.mask)
     # Rules cannot read a tensor that was refused, or driver arguments that could not be read.
@@ -107,9 +108,9 @@ def _reported(
 ) -> list[Fault]:
     """Return the faults to report, sorted.
 
-    `failed` has the (row, entry) of every false predicate, and `mask` has one bit for each of these
-    rows. A failure is dropped if a prerequisite of its rule failed, or if its rule reads an
-    argument of `request` that could not be read. `facts` is the struct of the request.
+    `failed` has the pair (index in `RULES`, entry) of every false predicate. `mask` has the bit of
+    each of these indices. A failure is dropped if a prerequisite of its rule failed, or if its rule
+    reads an argument of `request` that could not be read. `facts` is the struct of the request.
     """
     found = []
     for row, entry in failed:
@@ -128,7 +129,7 @@ def _reported(
 
 
 def _is_late(row: int, entry: int, failed: list[tuple[int, int]]) -> bool:
-    """Return whether one of `prerequisites_at_entry` of the rule failed at the same entry."""
+    """Return whether a rule in `prerequisites_at_entry` of rule `row` failed at the same entry."""
     return any(
         (_ROW[other], max(0, entry)) in failed for other in RULES[row].prerequisites_at_entry
     )
@@ -162,13 +163,16 @@ def _unread_rows(unread: frozenset[str]) -> int:
 
 
 class Answer(NamedTuple):
-    """The result of a candidate fix, which may combine several steps."""
+    """The result of applying a candidate fix to the request `start`.
+
+    The fix may combine several steps.
+    """
 
     candidate: Candidate
     start: Request
     facts: Any  # the struct of the changed request
     left: list[Fault]  # the rules that the changed request breaks
-    is_enough: bool  # whether all faults in `left` were known before
+    is_enough: bool  # whether `left` has only the `known` faults of `answers`
     is_alone: bool = True  # whether the candidate is a single step
 
     @property
@@ -281,7 +285,7 @@ def _continued(answer: Answer, known: Set[Key]) -> Answer:
 
 
 def _text_of_step(step: Candidate) -> str:
-    """Return a text of a later step. The text names every argument that the step changes."""
+    """Return the text of a step after the first; it names every argument that the step changes."""
     names = [name for name in step.change if f"{name}=" not in step.text]
     if not names or step.is_other_tensor:
         return step.text
@@ -417,7 +421,8 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
             may_shrink = _may_shrink(start, is_clear)
             answer = next((a for a in steps if may_shrink or not _shrinks(a)), None)
             is_in_order &= answer is None
-        # An earlier step passed split_inner=True, which excludes other fixes. Search without it.
+        # An earlier step passed split_inner=True, which excludes other fixes. So search again, and
+        # do not change `split_inner`.
         if answer is None and "split_inner" in change:
             return _search(start, without="split_inner")
         if answer is None:
@@ -430,11 +435,11 @@ def _search(request: Request, without: str = "") -> tuple[Change | None, list[Fa
 def _kept_or_smaller(
     request: Request, faults: list[Fault], is_clear: Callable[[Answer], bool]
 ) -> tuple[Answer | None, list[Fault]]:
-    """Return the first answer that keeps the tile. If every answer shrinks it, return the first.
+    """Return the first answer that does not shrink the tile, else the first answer.
 
-    Also return the faults without an answer. A fault is skipped if its fixes by arguments take
-    several steps or break rules, but another tensor fixes it in one step. The text of the violation
-    then proposes the other tensor.
+    Also return the faults without an answer. Some faults have no fix by arguments that takes one
+    step and breaks no rule. Such a fault is skipped if another tensor fixes it in one step. The
+    text of the violation then proposes the other tensor.
     """
     known, smaller, unsolved = {f.key for f in faults}, None, []
     alone = request.with_fields(keeps_tensor=True)

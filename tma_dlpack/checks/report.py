@@ -52,7 +52,7 @@ _VALUES = {
 }  # immutable, so not copied
 _UNSUPPORTED = frozenset(rule.id for rule in RULES if rule.unsupported)
 
-#: The rules of `_UNSUPPORTED` as a mask of rows.
+#: The rules of `_UNSUPPORTED` as a mask: bit i is the rule `RULES[i]`.
 _UNSUPPORTED_ROWS = sum(1 << number for number, rule in enumerate(RULES) if rule.unsupported)
 
 _ALLOWABLE = frozenset(ALLOWABLE)
@@ -70,7 +70,7 @@ RequestOf = Callable[[Arguments], Request]
 class Report(Drawn):
     """The result of a check: whether the call is accepted, and if not, why and how to fix it.
 
-    The `check_*` functions return a report. A report is true if the call is accepted, like `ok`.
+    The `check_*` functions return a report. `bool(report)` is True if the call is accepted.
     ``print(report)`` shows every violation with its fix.
 
     Attributes
@@ -112,8 +112,8 @@ class Report(Drawn):
         The violations and the advice are computed on first use.
         """
         report = object.__new__(cls)
-        # A frozen dataclass can be filled only through object.__setattr__. Set the attribute that
-        # is known, and leave the other one to __getattr__.
+        # A frozen dataclass can be filled only through object.__setattr__. Of `violations` and
+        # `advice`, set only the one that is empty. __getattr__ computes the other one.
         keep = object.__setattr__
         keep(report, "violations" if find_violations is None else "advice", ())
         keep(report, "_given", given)
@@ -249,7 +249,7 @@ class Report(Drawn):
 
 
 class CallInC:
-    """A function that reads a refused call again with other arguments.
+    """A callable object that reads a refused call again with other arguments.
 
     The C extension has read the original call. This object keeps the `JudgedCall` and the type of
     the tensor, but not the tensor. It parses the other arguments in C if possible.
@@ -277,7 +277,8 @@ class CallInC:
     def request_of(self, call: JudgedCall) -> Request:
         """Return the request of a call that C has judged."""
         request = Request(call=call, producer=self.producer)
-        # C clamps numbers that do not fit its struct. Without `facts`, Python computes the struct.
+        # C clamps numbers that do not fit its struct. If C clamped a number, do not set `facts`, so
+        # that Python computes the exact struct.
         if call.is_exact:
             request.facts = call
         return request
@@ -300,9 +301,10 @@ def _own(request: Request) -> tuple[TensorView, int]:
 
 
 class AcceptedCall:
-    """A function that returns the request of an accepted call that C has read.
+    """A callable object that returns the request of an accepted call that C has read.
 
-    `call` is the request, or the map that the call made. The map has no tensor and no bytes.
+    `call` is the request, or the map object that C returned for the call. The map object has no
+    bytes, and it has the tensor's type in place of the tensor.
     """
 
     __slots__ = ("call",)
@@ -360,7 +362,8 @@ def check_request(request_of: RequestOf, given: Arguments, tensor: object) -> Re
 def accepted(given: dict[str, Any], call: Any) -> Report:
     """Return the report on a call that C accepted.
 
-    `call` is the map that the call made. The map has no tensor and no bytes.
+    `call` is the map object that C returned for the call. The map object has no bytes, and it has
+    the tensor's type in place of the tensor.
     """
     return Report._judged(given, AcceptedCall(call))
 

@@ -234,8 +234,8 @@ class Request:
     def encode_arguments(self) -> EncodeArguments:
         """Return the arguments to pass to the driver.
 
-        If the innermost element stride is ignored, it is 1 here. split_inner= and ragged= add outer
-        dimensions here.
+        In these arguments, an innermost element stride that is ignored is 1, and the outer
+        dimensions that split_inner= and ragged= add are included.
         """
         a = self.arguments
         if a.element_strides[:1] != (1,) and self.facts.ignores_inner_step:
@@ -375,7 +375,7 @@ class Request:
     def span_values_of(self, swizzle: TmaSwizzle) -> int:
         """Return the number of elements in one span of a swizzle.
 
-        Without a swizzle, a span is one row of a core matrix, which has 16 bytes.
+        Without a swizzle, a span is the 16 bytes of one row of a core matrix.
         """
         return (SWIZZLE_SPAN_BYTES[swizzle] or INNER_BYTES) * 8 // self.type_row.element_bits
 
@@ -427,10 +427,9 @@ def driver_call(arguments: EncodeArguments, address: int, target: Target) -> Req
 
 
 def request_of_map(tensor_map: Any) -> Request:
-    """Return the request of a map that C made of a tensor.
+    """Return the request of the call by which C made a map from a tensor.
 
-    The request describes the call that made the map. The request refers to neither the map nor the
-    tensor.
+    The request refers to neither the map nor the tensor.
     """
     layout, fields = tensor_map._call
     options = _options_of(fields)
@@ -456,7 +455,8 @@ def with_facts_in_c(request: Request, tensor_map: Any) -> Request:
     """
     described_in_c = tensor_map._described
     call = None if described_in_c is None else described_in_c(tensor_map)
-    # C clamps numbers that do not fit its struct. Without `facts`, Python computes the struct.
+    # C clamps numbers that do not fit its struct. If C clamped a number, do not set `facts`, so
+    # that Python computes the exact struct.
     if call is not None and call.is_exact:
         request.facts = call
     return request
@@ -545,7 +545,10 @@ def split(a: EncodeArguments, span: int) -> EncodeArguments:
 
 
 def ragged_wrap_bytes(element_bits: int) -> int:
-    """Return the sum of the strides of `ragged` in bytes; 2^30 times the sum is 0 modulo 2^64."""
+    """Return the sum, in bytes, of the strides of the two dimensions that `ragged` adds.
+
+    2^30 times this sum is 0 modulo 2^64.
+    """
     return RAGGED_STRIDE_END * max(8, element_bits) // 8
 
 

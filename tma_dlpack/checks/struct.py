@@ -1,4 +1,4 @@
-"""The two forms of a call as numbers: its `Options`, and the struct that predicates read.
+"""A call as numbers, in two forms: its `Options`, and the struct that the rules' predicates read.
 
 The arrays in `Options` have the order of the call. The C extension returns the `Options` of a call
 that it has read (a `JudgedCall`); `call.py` makes the `Options` of all other calls. `describe`
@@ -126,7 +126,7 @@ class Options(NamedTuple):
 
 
 def mask_of(ids: Iterable[str]) -> int:
-    """Return the ids in `allow=` as a mask, in which bit i is row i of the rules."""
+    """Return the ids in `allow=` as a mask, in which bit i is the rule `RULES[i]`."""
     return sum(1 << ALLOWABLE_ROWS[rule] for rule in set(ids))
 
 
@@ -141,7 +141,7 @@ class JudgedCall(Protocol):
 
     kind: int
     rank: int
-    mask: int  # the rows whose predicate is false
+    mask: int  # bit i is set if the predicate of `RULES[i]` is false
     is_exact: bool  # False if C clamped a number
     tx_bytes: int | None  # None if the call is refused or the layout is interleaved
 
@@ -167,8 +167,8 @@ class JudgedCall(Protocol):
 #: The fields of the struct. Each row has the name, the number of entries (0 for a single number),
 #: the arguments that the field depends on, and the meaning. If one of these arguments is
 #: unreadable, rules that read the field are not reported. Index 0 is the innermost dimension; in a
-#: corner it is W. Entries at index `rank` and above are 0 in Python, and C does not write them. The
-#: same is true of `spatial`, `corners` and `corner_end` of tiled maps.
+#: corner it is W. Entries at index `rank` and above are 0 in Python, and C does not write them. In
+#: the same way, `spatial`, `corners` and `corner_end` are 0 or not written for tiled maps.
 STRUCT: tuple[tuple[str, int, str, str], ...] = (
     ("kind", 0, "", "TILED, IM2COL or IM2COL_WIDE"),
     ("rank", 0, "", "number of dimensions; may be outside 1..5"),
@@ -358,9 +358,9 @@ def _ignores_inner_step(r: Any) -> bool:
     """Return whether the innermost entry of elem_strides is ignored.
 
     Unless the layout is interleaved, libcu++ encodes 1 for this entry, and the documentation states
-    that it is ignored. But the driver refuses a value that is out of range.
+    that the entry is ignored. But the driver refuses an entry that is out of range.
     """
-    # The rules were measured on sm_90, but an unreadable target may mean another GPU.
+    # The driver for sm_90 reads this entry. But an unreadable `target=` may mean another GPU.
     if r.rules == "measured":
         return any(v.argument == "target" for v in r.unreadable)
     return r.rules != "driver" and not r.arguments.interleave and not r.is_driver_call
@@ -396,9 +396,9 @@ def _describe_column(c: Any, a: EncodeArguments, rules: str) -> None:
 
 # -- which rules read an argument that a printout does not show ------------------------------------
 
-#: Field of `STRUCT` -> the driver's arguments that the field depends on. Fields that are not in
-#: this dict depend on the arguments in `STRUCT`. A name with an index, such as box_dim[0], is one
-#: entry of an argument.
+#: Field of `STRUCT` -> the driver's arguments that the field depends on. For any other field,
+#: `STRUCT` itself has these arguments. A name with an index, such as box_dim[0], is one entry of an
+#: argument.
 _COLUMNS: Final = {
     "rank": "rank",
     "address": "global_address",
@@ -443,8 +443,8 @@ def _names_read(holds: str) -> frozenset[str]:
 def reads(rule: Rule, unread: frozenset[str], *entry: int) -> bool:
     """Return whether a rule reads an argument or an entry that `unread` names.
 
-    A rule with `each` is judged at index `entry`. If `entry` is omitted for a rule with `each`, the
-    function ignores the entries in `unread`.
+    `entry` is the index at which a rule with `each` is judged. If `entry` is omitted for such a
+    rule, names of single entries in `unread`, such as ``"box_dim[1]"``, are ignored.
 
     >>> from tma_dlpack.checks import RULES
     >>> rules = {rule.id: rule for rule in RULES}

@@ -55,8 +55,8 @@ def _stride_must(r: Request, i: int) -> str:
 
 def _packed_extent_candidates(r: Request) -> Iterator[Candidates]:
     if not r.is_driver_call:
-        # The tensor's elements may be wider than the map's values, for example bytes with two 4-bit
-        # values. So convert the unit to elements of the tensor.
+        # `packed_unit` counts values of the map. The tensor's elements may be wider, for example
+        # bytes with two 4-bit values. So convert the unit to elements of the tensor.
         bits_of_unit = r.type_row.packed_unit * r.facts.element_bits
         yield candidates.widened(r, -(-bits_of_unit // r.tensor.dtype.itemsize_bits))
         yield candidates.data_types(r)
@@ -64,8 +64,8 @@ def _packed_extent_candidates(r: Request) -> Iterator[Candidates]:
 
 def _less_aligned(r: Request) -> Iterator[Candidates]:
     """Yield options that need an alignment of 16 bytes instead of 32 bytes."""
-    # A call needs 32 bytes for one of two reasons: interleave_layout=bytes32, or a padded type. The
-    # first fix keeps an interleaved layout, so it proposes bytes16 but not none.
+    # interleave_layout=bytes32 or a padded type needs 32 bytes. The first alternative keeps an
+    # interleaved layout, so it has bytes16 but not none.
     if r.facts.alignment_bytes > 16:
         yield (
             w for w in candidates.members(r, "interleave_layout") if w.change["interleave_layout"]
@@ -133,8 +133,8 @@ def _unique_candidates(r: Request) -> Iterator[Candidates]:
     yield candidates.allow(r, "STRIDE_UNIQUE")
     if not candidates.is_own(r):
         return
-    # Sorted by stride, each dimension lies inside the one before, unless the elements overlap. The
-    # innermost dimension must stay the last one, because only its stride may be 1.
+    # If the dimensions are sorted by stride, each dimension lies inside the dimension before it,
+    # unless elements overlap. The last dimension must stay the last, because its stride must be 1.
     order = words.nesting_order(r.tensor)
     if order[-1] == r.rank - 1:
         yield candidates.permuted(r, order, "order the dimensions by stride: pass {}".format)
@@ -147,7 +147,7 @@ def _aligned_candidates(r: Request) -> Iterator[Candidates]:
         yield last
         return
     if not r.is_driver_call and not r.is_own_layout:
-        # For an element of more than `alignment_bytes`, the quotient is 0.
+        # If an element is larger than `alignment_bytes`, the quotient is 0, so the unit is 1.
         unit = r.facts.alignment_bytes * 8 // r.tensor.dtype.itemsize_bits or 1
         strides = (*(-(-n // unit) * unit for n in r.tensor.strides[:-1]), r.tensor.strides[-1])
         yield candidates.described(
@@ -413,13 +413,13 @@ def _packed_found(r: Request) -> str:
 
 
 def _packed_candidates(r: Request) -> Iterator[Candidates]:
-    """Yield map types and views of whole bytes, and a target that has packed types."""
+    """Yield map types that are not packed, a view as bytes, and a target that has packed types."""
     yield chain(candidates.carriers(r), candidates.viewed(r, 8, "pass {}"))
     yield candidates.targets("sm_100", "build for sm_100 or later (target='sm_100')", is_guess=True)
 
 
 def _carried_candidates(r: Request) -> Iterator[Candidates]:
-    """Yield map types and views that have the bits of a dtype for which maps have no type."""
+    """Yield map types and views that keep the bits of a dtype for which maps have no type."""
     yield chain(
         candidates.carriers(r) if r.target.is_sm_9x else candidates.data_types(r),
         candidates.viewed(

@@ -33,8 +33,8 @@ def _swizzle_candidates(r: Request) -> Iterator[Candidates]:
     yield candidates.members(r, "swizzle", first=(TmaSwizzle.bytes128,))
 
 
-# The rules differ in the swizzles that they accept. Their candidates are all other swizzles,
-# because the search in `fixes.py` drops a candidate that a rule refuses.
+# The rules that `_swizzle_rule` makes accept different swizzles. Nevertheless, the candidates of
+# each are all other swizzles, because `fixes.py` drops a candidate that a rule refuses.
 _swizzle_rule = partial(
     Rule,
     on="swizzle",
@@ -44,6 +44,7 @@ _swizzle_rule = partial(
     candidates=_swizzle_candidates,
 )
 
+# The numbers in the comments below are steps of libcu++. `tensor.py` lists the steps.
 TILE_RULES: tuple[Rule, ...] = (
     # 1. device
     Rule(
@@ -190,7 +191,7 @@ ELEM_STRIDE_RULES: tuple[Rule, ...] = (
 
 
 def _span_must(r: Request) -> str:
-    # Whole bytes, because SPLIT_DTYPE refuses packed types first.
+    # The quotient is exact, because SPLIT_DTYPE refuses packed types first.
     span_bytes = r.facts.span_values * r.facts.element_bits // 8
     return (
         f"be a multiple of {r.facts.span_values}, the {span_bytes} bytes of a span of swizzle "
@@ -203,13 +204,16 @@ def _extent_breaks(facts: Any) -> bool:
 
 
 def _whole_span_candidates(r: Request) -> Iterator[Candidates]:
-    """Yield a tile or a tensor of whole spans, or a swizzle whose spans divide the row."""
+    """Yield a box or a tensor whose rows are whole spans, or a swizzle whose span divides the row.
+
+    A span is one row of the swizzle pattern.
+    """
     span, swizzle = r.facts.span_values, r.swizzle
-    # If the extent breaks the rule, another box alone cannot repair the call.
+    # If the tensor's rows are not whole spans, another box alone cannot repair the call.
     if _extent_breaks(r.facts):
         yield candidates.widened(r, span)
-        # Without split_inner, the tensor need not be whole spans. One span has at most 128
-        # elements, and a box may be 256 elements wide.
+        # Without split_inner, the tensor's rows need not be whole spans. A box of one span is
+        # valid, because a span has at most 128 elements, and a box may be 256 elements wide.
         one = candidates.with_box_entry(r, 0, min(r.facts.box_dim[0], span))
         text = "copy one span at a time: box_sizes={}, swizzle={!r}, without split_inner"
         wording = partial(text.format, one["box_sizes"], swizzle.name)
@@ -333,7 +337,7 @@ RECIPE_RULES: tuple[Rule, ...] = (
         step=92,
         on="elem_strides",
         why="the columns of a split tile stand one span apart",
-        sets=frozenset({"driver"}),  # libcu++ ignores the innermost element stride
+        sets=frozenset({"driver"}),  # because libcu++ ignores the innermost element stride
         prerequisites=("RANK", "ELEM_STRIDES_RANK"),
         holds="not is_split or ignores_inner_step or element_strides[0] == 1",
         found=lambda r: _step_found(r, 0),

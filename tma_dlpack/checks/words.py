@@ -1,4 +1,4 @@
-"""Words for reports: names of arguments, texts that several fixes share, and texts of rows."""
+"""Words for reports: names of arguments, texts that several fixes share, and texts of rules."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.rule import Rule, Text
 from tma_dlpack.tables.targets import MAX_BOX, MAX_RANK
 
-#: The word x, which is the tensor in the text of a fix. The pattern begins with the letter x and
-#: not with \b, because `re` then finds candidates faster.
+#: The word x, which stands for the tensor in the text of a fix. The pattern begins with the letter
+#: x and not with \b, because `re` then searches faster.
 _X = re.compile(r"x(?<!\wx)\b(?!')")
 _Y = re.compile(r"\by\b")  # the word y, the variable that a fix assigns to
 
@@ -45,7 +45,7 @@ _OF_LAYOUT = {
 
 
 def argument(r: Request, name: str) -> str:
-    """Return the name that the call uses for an argument which a rule names."""
+    """Return the call's name for the argument whose name in rules is `name`."""
     name = _OF_KIND[r.kind].get(name, name)
     if r.is_driver_call:
         return OF_DRIVER.get(name, name)
@@ -57,7 +57,10 @@ def argument(r: Request, name: str) -> str:
 
 
 def layout(r: Request, name: str) -> str:
-    """Return the name of the tensor's shape or strides, or of the argument that replaces it."""
+    """Return "tensor.shape" or "tensor.strides", or the name of the argument that replaces it.
+
+    `name` is "shape" or "strides".
+    """
     return f"tensor.{name}" if r.is_own_layout else name
 
 
@@ -194,11 +197,11 @@ def parts_fix(r: Request, i: int) -> str:
     return f"make one map per part: x[{colons}:2**30], x[{colons}2**30:2**31] and so on"
 
 
-# -- the texts of a row ----------------------------------------------------------------------------
+# -- the texts of a rule ---------------------------------------------------------------------------
 
 
 def row_text(text: Text, call: Any, *entry: int) -> str:
-    """Return a text of a row. Pass the index `entry` only if the rule has `each`."""
+    """Return a text of a rule as a string. Pass the index `entry` only if the rule has `each`."""
     return text if isinstance(text, str) else text(call, *entry)
 
 
@@ -244,8 +247,8 @@ def names_in_caller(tensor: object) -> Names:
         name = "tensor" if "x" in own or "x" in other else "x"
     names = Names(name, "padded" if "y" in own or "y" in other else "y")
     # Before Python 3.13, a function's f_locals is a dict that the frame keeps. This dict would keep
-    # objects alive that the function deletes, so clear the dict unless other code refers to it. The
-    # frame, `own` and the argument of getrefcount are three references.
+    # objects alive that the function deletes, so clear the dict unless other code refers to it.
+    # Three references are not from other code: the frame's, `own`, and getrefcount's argument.
     if frame.f_code.co_flags & CO_OPTIMIZED and type(own) is dict and sys.getrefcount(own) <= 3:
         own.clear()
     return names

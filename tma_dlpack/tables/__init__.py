@@ -1,4 +1,6 @@
-"""The vocabulary: enums, limits, data types, targets, bit fields, the driver's arguments, errors.
+"""Tables that other packages read: enums, limits, data types, targets, bit fields, refusals.
+
+The package also has `EncodeArguments` (the driver's arguments) and the classes of the errors.
 
 To add
 
@@ -13,6 +15,7 @@ To add
   `bits._computed`;
 - an enum: add its class to `enums`, and a row to `enums.C_ENUMS`;
 - a refusal of an argument or a file: add a row to `refusals`, raise its error with
-  ``REFUSALS["ID"].error(argument, found)``, and add a pair to tests/copies/test_every_refusal.py;
+  ``REFUSALS["ID"].error(argument, found)``. To `PAIRS` in tests/copies/test_every_refusal.py, add a
+  call that is refused and a call that is accepted;
 - a refusal of a copy: see `tma_dlpack.copies`.
 """

@@ -37,7 +37,7 @@ FUNCTIONS: dict[MapKind, str] = {
     "im2col_wide": "cuTensorMapEncodeIm2colWide",
 }
 KIND_OF = {function: kind for kind, function in FUNCTIONS.items()}
-#: The enum arguments, which maps of every kind have: the driver's name -> the enum.
+#: The driver's arguments whose values are enums: name -> enum. Maps of every kind have them.
 ENUMS: dict[str, type[IntEnum]] = {
     "data_type": TensorMapDataType,
     "interleave": TmaInterleaveLayout,
@@ -45,7 +45,7 @@ ENUMS: dict[str, type[IntEnum]] = {
     "l2_promotion": TmaL2FetchSize,
     "oob_fill": TmaOobFill,
 }
-#: The options that every kind of map has: name in this package -> name in the driver.
+#: Option of every kind of map: its name in this package -> its name in the driver.
 OPTION_NAMES = {
     "interleave_layout": "interleave",
     "swizzle": "swizzle",
@@ -97,8 +97,8 @@ NO_SWIZZLE: Literal["none"] = _Omitted("none")  # type: ignore[assignment]
 
 T = TypeVar("T")
 
-#: Type of an extent or a stride in bytes. For data types smaller than a byte these numbers may be
-#: fractions until they are checked.
+#: Type of an extent, or of a stride in bytes. If elements are smaller than a byte, these numbers
+#: may be fractions until the rules refuse them.
 if TYPE_CHECKING:
     from fractions import Fraction
 
@@ -117,7 +117,8 @@ def reverse(sequence: Sequence[T]) -> tuple[T, ...]:
 def alignment_bytes_of(interleave: TmaInterleaveLayout, data_type: TensorMapDataType | None) -> int:
     """Return the required alignment of the address and of every stride, 16 or 32 bytes.
 
-    It is 32 for the interleave layout bytes32 and for the ALIGN16B data types.
+    The alignment is 32 bytes if the interleave layout is bytes32, or if the data type is one of the
+    ALIGN16B types.
     """
     if interleave is TmaInterleaveLayout.bytes32:
         return 32
@@ -128,8 +129,8 @@ class EncodeArguments(NamedTuple):
     """The arguments of cuTensorMapEncodeTiled, ...Im2col or ...Im2colWide, without the address.
 
     Index 0 of an array is the innermost dimension. `global_strides` are in bytes, for dimensions 1
-    to rank - 1. The corners are (W,), (W, H) or (W, H, D) by rank; corners of an im2col-wide map
-    are always (W,). Fields that the kind of map does not have are empty or 0.
+    to rank - 1. A corner is (W,) at rank 3, (W, H) at rank 4 and (W, H, D) at rank 5; a corner of
+    an im2col-wide map is always (W,). Fields that the kind of map does not have are empty or 0.
     """
 
     kind: MapKind

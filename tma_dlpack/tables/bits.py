@@ -1,15 +1,15 @@
 """The layout of the 128 bytes of a tensor map: the table `FIELDS`, and `encode` and `decode`.
 
-`TensorMap.replace` and the drawings read this table too.
+`TensorMap.replace` and the drawings read `FIELDS` too.
 
 The layout is **measured, not published**. The bytes that `encode` makes were equal to the driver's
 bytes for every accepted call that was tried on an NVIDIA H200 (compute capability 9.0), driver
 580.159.04 = CUDA 13.0, 2026-11-20. NVIDIA may change the layout. For other compute capabilities
 nothing is measured. The layout for sm_100 and later (`DERIVED_FIELDS`) is derived from two sources.
-First, for every field of ``tensormap.replace.tile``, the code that ptxas 13.0 generates for these
-targets writes the same bits as its code for sm_90a, and also writes some additional bits. Second,
-NVIDIA's CuTe DSL 4.8.1 builds the same bytes for all targets, also for im2col maps and L2
-promotion.
+First, ptxas 13.0 compiles ``tensormap.replace.tile`` to code that writes the bits of a field. For
+every field, the code for these targets writes the bits that the code for sm_90a writes, and some
+additional bits. Second, NVIDIA's CuTe DSL 4.8.1 builds the same bytes for all targets, also for
+im2col maps and L2 promotion.
 
 Bits are counted from bit 0 of byte 0, little-endian. Bits that belong to no field are 0::
 
@@ -18,8 +18,8 @@ Bits are counted from bit 0 of byte 0, little-endian. Bits that belong to no fie
 
 `encode` makes only maps for sm_90, because only their layout is measured.
 `decode(..., derived=True)` reads maps of sm_100 and later by the derived layout. `decode` also
-reads maps that other libraries built: bits 65 and 85 may be set, and bytes 64..127 may have any
-value.
+reads maps that other libraries built. In such maps, bits 65 and 85 may be set, and bytes 64..127
+may have any value.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Field:
     ptx : str or None
         The name of the field in PTX ``tensormap.replace``; None if PTX cannot change the field.
     known : str
-        For a bit that no argument sets: which software sets the bit, and the bit's effect. `encode`
-        does not set the bit. Empty for other fields.
+        For a bit that stores no argument: which software sets the bit, and the bit's effect.
+        `encode` does not set the bit. Empty for all other fields.
     width : int
         Number of bits.
     raw : range
@@ -289,8 +289,8 @@ def encode(arguments: EncodeArguments, address: int) -> bytes:
     """Encode arguments as the 128 bytes that the driver makes for sm_90.
 
     The layout is measured (H200, driver 580.159.04, 2026-11-20). NVIDIA has not published it and
-    may change it. The arguments must have passed the rules. A value that does not fit its field
-    raises `OverflowError`.
+    may change it. Check the arguments with the rules first, because `encode` does not check them. A
+    value that does not fit its field raises `OverflowError`.
 
     >>> from tma_dlpack.tables.enums import TensorMapDataType as T
     >>> a = EncodeArguments("tiled", T.FLOAT16, (128, 64), (256,), (1, 1), box_dim=(64, 16))
@@ -315,7 +315,11 @@ _COMPUTED = (
 
 @cache
 def _places(kind: MapKind, rank: int) -> tuple[tuple[int, int | None, int, int, int, Field], ...]:
-    """Return (index of a value in `values` of `encode`, attributes of its field) for each field."""
+    """Return one tuple per field, for the loop of `encode`.
+
+    The first number is the index of the field's value in `values` of `encode`. The rest are
+    attributes of the field, and the field itself.
+    """
     names = (*EncodeArguments._fields, *_COMPUTED)
     fields = (field for field in fields_of(kind, rank) if not field.known)
     return tuple((names.index(f.name), f.index, f.bit, f.bias, f.plain_end, f) for f in fields)

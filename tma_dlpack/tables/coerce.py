@@ -52,7 +52,7 @@ def integers_of(value: object) -> tuple[int, ...] | None:
 def nearest_integer(value: object) -> int | None:
     """Return the integer that a value equals; accept a float without a fraction, or a string.
 
-    Use this only for the fix in a message, because a float or a string is refused.
+    Use the integer only in the fix of a message, because calls refuse floats and strings.
 
     >>> nearest_integer(64.0), nearest_integer("64"), nearest_integer(64.5), nearest_integer(True)
     (64, 64, None, None)
@@ -219,6 +219,9 @@ def reusable(value: object) -> object:
 
 
 def rows(table: str) -> list[list[str]]:
-    """Parse a table in text: bars separate the cells; an indented line continues the line above."""
+    """Parse a table that is written as text, with one row per line.
+
+    Bars separate the cells of a row. An indented line continues the row above.
+    """
     lines = (" ".join(row.split()) for row in re.split(r"\n(?=\S)", table.strip()))
     return [[cell.strip() for cell in re.split(r"(?<= )\|(?= |$)", line)] for line in lines]

@@ -64,7 +64,7 @@ class DataTypeRow:
     is_float : bool
         Whether out-of-bounds elements may be filled with NaN.
     smem_chunk_bytes : int
-        Bytes that 16 packed values take in shared memory, with their gap; 0 for other types.
+        Bytes that 16 packed values and the gap after them take in shared memory; 0 for other types.
     swizzles : int
         Bit i is set if the documents allow the TmaSwizzle of value i for the type.
     interleaves : bool
@@ -144,10 +144,10 @@ PADDED_TYPES = frozenset(r.data_type for r in DATA_TYPES if r.is_padded)
 
 _C: type[DLDataTypeCode] = DLDataTypeCode
 
-#: The types of DLPack that maps support: DLPack's code | bits | the map's data type if `data_type=`
-#: is omitted | names in C++, torch, PTX and CUTLASS that differ from NumPy's. DLPack's lanes must
-#: be 1, except for 4-bit types. Their lanes are the number of values in an element (torch 2, JAX 1,
-#: C++ 16).
+#: The types of DLPack that maps support, one per line. The columns are DLPack's code | bits | the
+#: map's data type if `data_type=` is omitted | names in C++, torch, PTX and CUTLASS that differ
+#: from NumPy's name. DLPack's lanes must be 1, except for 4-bit types. For these, the number of
+#: lanes is the number of values in an element (2 in torch, 1 in JAX, 16 in C++).
 #: Source: make_tma_descriptor.h (NVIDIA/cccl 571f2fc3bc), __get_tensor_map_data_type.
 _EXPORTED = tuple(
     (DLDataType(_C[f"kDL{code}"], int(bits)), own, names)
@@ -212,9 +212,9 @@ def data_type_of(dtype: DLDataType) -> TensorMapDataType | None:
 def overrides_of(dtype: DLDataType) -> tuple[TensorMapDataType, ...]:
     """Return the data types that `data_type=` may name for a tensor of a DLPack type.
 
-    These are all data types of the same element size. For 4-bit types they include the packed types
-    of 4 bits. For uint8 and int8 they include all packed types, because a byte may hold packed
-    values.
+    The result has all data types of the same element size. For a 4-bit type, it also has the packed
+    types of 4 bits. For uint8 and int8, it also has all packed types, because a byte may hold
+    packed values.
 
     >>> [t.name for t in overrides_of(DLDataType(2, 16))]
     ['UINT16', 'FLOAT16', 'BFLOAT16']

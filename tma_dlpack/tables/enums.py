@@ -1,8 +1,9 @@
 """Enums of options, data types and DLPack's codes, and the types of arguments for type checkers.
 
-Members have libcu++'s names for options, the driver's names for data types and DLPack's names for
-its codes. Every enum is an `IntEnum` with the values of the C header, so a member can be passed to
-any API that takes the C value. `meanings.parse` converts a user's value to a member.
+The enums of options have libcu++'s names, the enum of data types has the driver's names, and the
+enums of DLPack's codes have DLPack's names. Every enum is an `IntEnum` with the values of the C
+header, so a member can be passed to any API that takes the C value. `meanings.parse` converts a
+user's value to a member.
 """
 
 from __future__ import annotations
@@ -192,9 +193,9 @@ class TensorMapDataType(IntEnum):
     CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B = 15
 
 
-#: Types of arguments. An argument may be a member, its name, or its value as an int or a NumPy
-#: integer. These types contain the names that type checkers accept and editors offer;
-#: `meanings.parse` accepts more names.
+#: Types of arguments for type checkers. An argument may be a member, the name of a member, or its
+#: value as an int or a NumPy integer. These types have the names that type checkers accept and
+#: editors offer; `meanings.parse` accepts more names.
 Interleave = (
     TmaInterleaveLayout
     | Literal["none", "bytes16", "bytes32", "INTERLEAVE_NONE", "INTERLEAVE_16B", "INTERLEAVE_32B"]
@@ -333,8 +334,8 @@ def c_name(member: IntEnum) -> str:
     return prefix + suffixes[member]
 
 
-#: Name -> member, for each enum. The names of cuda.h are included, with and without their prefix
-#: CU_TENSOR_MAP_. The C extension accepts these names too.
+#: Enum -> the names of its members: name -> member. The names of cuda.h are included, with and
+#: without the prefix CU_TENSOR_MAP_. The C extension accepts the same names.
 NAMES: dict[type[IntEnum], dict[str, IntEnum]] = {
     enum: {
         **enum.__members__,

@@ -2,7 +2,7 @@
 
 `TmaError` is the base class of the errors. Its subclasses correspond to the exceptions in C++. If
 `cuda::make_tma_descriptor` throws `std::invalid_argument`, this package raises a `ValueError`. If
-it throws `std::runtime_error`, this package raises a `RuntimeError`.
+the C++ function throws `std::runtime_error`, this package raises a `RuntimeError`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Other spellings of enum members: numbers of bytes, names in the driver, CUTLASS, PTX, frameworks.
+"""The spellings of an enum member that calls accept, such as 128, "SWIZZLE_128B" and "K_SW128".
+
+Spellings are numbers of bytes, and names in the driver, CUTLASS, PTX and frameworks.
 
 `parse` converts a user's value to a member. It accepts a word only if the word has exactly one
 meaning. For example, it returns None for ``"u4"``, because two packed types have values of 4 bits.
@@ -39,9 +41,9 @@ _OF_DTYPES = "; ".join(
     f"{_carriers(NAMED_DTYPES[name])[0].name}: {name} {names}"
     for name, names in NAMES_OF_DTYPES.items()
 )
-#: The spellings of an enum: words that may come before a name | words that may come after a name |
-#: member: its other names. Two spellings are from CUTLASS: ``Swizzle<B,M,S>`` (for addresses in
-#: bytes), and K_INTER and MN_INTER, which mean no swizzle.
+#: The spellings of the members of each enum. The columns are the enum | words that may come before
+#: a name | words that may come after a name | member: its other names. CUTLASS has the spellings
+#: ``Swizzle<B,M,S>``, for addresses in bytes, and K_INTER and MN_INTER, which mean no swizzle.
 _SPELLINGS = {
     enum: (before, after, names)
     for enum, before, after, names in rows(f"""
@@ -101,7 +103,7 @@ def has_name(enum: type[IntEnum], word: str) -> bool:
 
 
 def choices_of(enum: type[IntEnum], value: object) -> str:
-    """Return the text of the fix if `parse` returned None for a value."""
+    """Return the fix for a value for which `parse` returned None."""
     near = near_name(enum, value)
     if enum is TensorMapDataType and (needs := packed_needs(text_of(value) or "")):
         return needs
@@ -168,7 +170,7 @@ def _words_of(enum: type[AnyEnum]) -> dict[str, AnyEnum]:
 
 
 def _plain(enum: type[IntEnum], word: str) -> str:
-    """Return the part of a word that distinguishes members, such as ``128`` for ``K_SW128``."""
+    """Return the part of a word by which members differ, such as ``128`` for ``K_SW128``."""
     letters = re.sub(r"[^a-z0-9,]", "", word.lower().removesuffix("_t"))
     before, after = _around(enum)
     return after.sub("", before.sub("", letters))

@@ -1,8 +1,9 @@
-"""Reasons to refuse an argument, a file, a copy or a map's bytes: one row for each reason.
+"""Rules about arguments, files, copies and a map's bytes, as rows of text tables.
 
-Other modules have the reasons to refuse an operand (`consumer.refusals`), a tensor
-(`dlpack.layout`) and the arguments of a map (`checks`). `Rule.error` makes the error of a row. If
-the limit depends on the call, the column `asks` has a general limit, which the list of rules shows.
+Each row is one reason for a refusal, and becomes a `Rule`. Other modules have the rules about
+operands (`consumer.refusals`), tensors (`dlpack.layout`) and the arguments of a map (`checks`).
+`Rule.error` makes the error of a row. If the limit depends on the call, the column `asks` has a
+general limit, which the list of rules shows.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ FILE_VERIFY | path
 #: Id -> row, for arguments and files.
 REFUSALS: dict[str, Rule] = {row.id: row for row in (*CALL_RULES, *FILE_RULES)}
 
-#: Reasons to refuse a copy, for all backends. In these rows, `unsupported` is "hardware" if the
+#: Reasons to refuse a copy, for all backends. The column `unsupported` is "hardware" if the
 #: hardware fails on such a copy, and empty otherwise.
 _COPY_ROWS = rules_of(
     "copy",
@@ -187,7 +188,7 @@ COPY_READ_ONLY | | stores and reductions need writeable memory
     | DLPACK_FLAG_BITMASK_READ_ONLY (dlpack.h 1.3); numpy.ndarray.flags; JAX: arrays are immutable
 """,
 )
-#: Id -> row, for copies. Here `unsupported` is a bool.
+#: Id -> row, for copies. In these rows, `unsupported` is a bool.
 COPY_REFUSALS = {row.id: replace(row, unsupported=bool(row.unsupported)) for row in _COPY_ROWS}
 
 

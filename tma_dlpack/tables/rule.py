@@ -1,8 +1,9 @@
-"""The `Rule`: one precondition, as a row of a table.
+"""The class `Rule`. A rule is one precondition of a call, and one row of a table.
 
-The rows about maps are in `checks`, the rows about operands in `consumer.refusals`, the rows about
-tensors in `dlpack.layout`, and all others in `tables.refusals`. Some fields of a row may be
-functions. The package that defines the row calls these functions; this file does not.
+The rows about maps are in `checks`, the rows about operands of MMA instructions in
+`consumer.refusals`, the rows about tensors in `dlpack.layout`, and all others in `tables.refusals`.
+Some fields of a row may be functions. The package that defines the row calls these functions; this
+file does not.
 """
 
 from __future__ import annotations
@@ -115,9 +116,9 @@ class Rule:
         Ids of rules that must hold first at the same entry. If one of them is broken at this entry,
         this rule is not reported. A rule without `each` counts as a rule about the innermost entry.
     unsupported : bool
-        True for two kinds of rules. If such a rule about a call is broken, the target lacks a
-        feature, and the error is a `TmaTargetError`. If such a rule about a copy is broken, the
-        hardware fails.
+        For a rule about a call: whether a broken rule means that the target lacks a feature, so
+        that the error is a `TmaTargetError`. For a rule about a copy: whether the hardware fails if
+        the rule is broken.
     differs : str
         How header, documentation and driver disagree, and which of them this package follows.
     if_allowed : str
@@ -174,7 +175,7 @@ class Rule:
     def violation(
         self, argument: str, found: str, *, limit: str = "", fix: str = "", source: str = ""
     ) -> Violation:
-        """Return the violation of this rule, which the caller found without checks/judge.py.
+        """Return a violation of this rule that other code than checks/judge.py has found.
 
         If passed, `limit`, `fix` and `source` replace the texts of the row.
         """
@@ -189,7 +190,7 @@ class Rule:
     def refuse(
         self, argument: str, found: str, cause: BaseException | None = None, fix: str | None = None
     ) -> NoReturn:
-        """Raise the error that `error` returns, from the exception `cause`."""
+        """Raise the error that `error` returns; `cause` becomes its `__cause__`."""
         raise self.error(argument, found, fix=fix or "") from cause
 
 
@@ -202,7 +203,7 @@ def rules_of(group: str, table: str, on: str = "") -> tuple[Rule, ...]:
     return tuple(Rule(group=group, **row) for row in named)
 
 
-#: The rule of every argument that cannot be read.
+#: The rule that is broken by every argument that cannot be read.
 ARGUMENT = Rule(
     id=ARGUMENT_ID,
     group="call",

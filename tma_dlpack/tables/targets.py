@@ -46,8 +46,8 @@ PACKED_GROUP = 16  # number of values of a packed type in a chunk of shared memo
 PADDED_INNER_VALUES = 128  # values in a row of a box of an ALIGN16B type
 
 #: nvbug 5736804: drivers older than BIT_85_MENDED_IN wrongly set bit 85 (the allocation class, see
-#: tables/bits.py) of some maps. Copies with such maps can fault. The error occurs on compute
-#: capability 10.0 and later, if the tensor is not dense and spans fewer than BIT_85_SMALL_BYTES
+#: tables/bits.py) of some maps. Copies with such maps can fault. The maps are for compute
+#: capability 10.0 and later, and their tensor is not dense and spans fewer than BIT_85_SMALL_BYTES
 #: bytes. Source: release notes of driver 595.71.05; documented, not measured.
 BIT_85_MENDED_IN = 13020  # CUDA 13.2 as a number of cuDriverGetVersion
 BIT_85_SMALL_BYTES = 128 * 1024
