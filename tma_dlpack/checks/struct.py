@@ -4,7 +4,8 @@ The arrays in `Options` have the order of the call. The C extension returns the 
 that it has read (a `JudgedCall`); `call.py` makes the `Options` of all other calls. `describe`
 computes the struct in Python, and `tma_dlpack_describe` of include/tma_dlpack_make.h computes it in
 C. The C function clamps numbers to 2^60, which is beyond every limit. The Python function computes
-exact numbers. The struct counts bits, because the values of packed types are fractions of a byte.
+exact numbers. The sizes in the struct are in bits, because a value of a packed type is smaller than
+a byte.
 """
 
 from __future__ import annotations

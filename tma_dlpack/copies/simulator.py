@@ -388,7 +388,7 @@ class RawCopy:
         return HostExtent(origin, len(self.raw), self.name, self.raw)
 
     def windows(self) -> list[tuple[IntArray, int]]:
-        """Return the accessed ranges of `raw`, as pairs (starts of ranges, bytes in each range).
+        """Return the accessed ranges of `raw`, as pairs (starts, size in bytes of each range).
 
         Raises `TmaPreconditionError` for a copy that accesses bytes outside of `raw`.
         """

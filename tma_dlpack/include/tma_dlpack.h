@@ -455,18 +455,19 @@ TMA_DLPACK_EITHER constexpr unsigned long long descriptor_at(unsigned smem_addre
 #define TMA_DLPACK_HAS_OPERAND_C 0
 #endif
 
-// TMA_DLPACK_HAS_SUFFIX and TMA_DLPACK_HAS_PAIRS are 1 if the target has the feature. In the
-// compiler's pass for the host, they are always 1, so that every verb is defined.
+// TMA_DLPACK_HAS_SUFFIX is 1 if the target has the suffix a or f. TMA_DLPACK_HAS_PAIRS is 1 if pairs
+// of blocks can share an mma. In the compiler's pass for the host, both macros are 1, so that every
+// verb is defined.
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FAMILY_SPECIFIC__) ||                             \
   defined(__CUDA_ARCH_FEAT_SM90_ALL) || defined(__CUDA_ARCH_FEAT_SM100_ALL) ||                       \
   defined(__CUDA_ARCH_FEAT_SM101_ALL) || defined(__CUDA_ARCH_FEAT_SM120_ALL)
-#define TMA_DLPACK_HAS_SUFFIX 1  // the suffix a or f, as in sm_90a
+#define TMA_DLPACK_HAS_SUFFIX 1  // such as sm_90a
 #else
 #define TMA_DLPACK_HAS_SUFFIX 0
 #endif
 #if !defined(__CUDA_ARCH__) ||                                                                       \
   (TMA_DLPACK_HAS_SUFFIX && __CUDA_ARCH__ >= 1000 && __CUDA_ARCH__ < 1200)
-#define TMA_DLPACK_HAS_PAIRS 1  // sm_100a, 100f, 103a, 107a, 110a: pairs of blocks share an mma
+#define TMA_DLPACK_HAS_PAIRS 1  // sm_100a, sm_100f, sm_103a, sm_107a, sm_110a
 #else
 #define TMA_DLPACK_HAS_PAIRS 0
 #endif
@@ -817,8 +818,8 @@ __device__ inline void fence_async()
 }
 
 // Order ordinary stores to global memory before a TMA copy or load_bulk() that reads this memory.
-// There are two ways to use this verb. Either each thread that wrote calls it before the thread
-// signals other threads. Or the thread that issues the copy calls it, after this thread has
+// There are two ways to use this verb. (1) Each thread that wrote to the memory calls the verb, and
+// then signals other threads. (2) The thread that issues the copy calls the verb after it has
 // acquired the stores by a flag or a barrier. Stores of an earlier kernel need no fence.
 //   fence.proxy.async.global | every thread that wrote, or the thread that copies | sm_90 | 0.4 | FENCE.VIEW.ASYNC
 //   e.g. x[0] = 1; fence_async_global(); __syncthreads();

@@ -139,9 +139,9 @@ static inline TmaDlpackGpu *tma_dlpack_gpu(int ordinal) {
 }
 
 /* Return the ordinal of the current context's GPU, or -1 if there is no context. The query for the
- * GPU takes a tenth of the time of an encode. Without a context, the query takes one to two
- * microseconds. So the function assumes that there is a context until a query fails. After a
- * failure, each call first checks whether the thread has a context. */
+ * GPU takes a tenth of the time of an encode. Without a context, the query fails after one to two
+ * microseconds. So the function calls the query directly until the query has failed once. From then
+ * on, each call first checks whether the thread has a context. */
 static inline int tma_dlpack_current_gpu(TmaDlpackDriver *driver) {
   void *context = NULL;
   int ordinal = -1;

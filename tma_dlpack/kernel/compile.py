@@ -345,8 +345,8 @@ def _by_nvrtc(
             lowered[instance] = mangled.decode()
     ptx = _output(nvrtc, program, "PTX")
     nvrtc.nvrtcDestroyProgram(program)
-    # If the source is a text, NVRTC writes the current folder before the file name. Remove this
-    # folder, so that the PTX does not depend on the current folder.
+    # If the source is a text, the PTX contains the file name with the path of the current folder.
+    # Remove this path, so that the PTX does not depend on the current folder.
     if not folder:
         ptx = ptx.replace(f'"{Path.cwd() / _TEXT}"', f'"{_TEXT}"')
     return ptx, lowered, log

@@ -18,13 +18,12 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- CUPTI --------------------------------------------------------------------------------------- */
 
-/* These enums have numbers of CUPTI. In this order, the numbers are of the callback domains, the
- * callbacks of modules, the callbacks of synchronization, the two sites of a call (enter and exit),
- * and the callbacks of the driver calls that make maps. */
-enum { DRIVER_API = 1, RESOURCE = 3, SYNCHRONIZE = 4 };
-enum { MODULE_LOADED = 6, MODULE_UNLOAD_STARTING = 7 };
-enum { STREAM_SYNCHRONIZED = 1, CONTEXT_SYNCHRONIZED = 2 };
-enum { API_ENTER = 0, API_EXIT = 1 };
+/* Numbers that CUPTI defines. */
+enum { DRIVER_API = 1, RESOURCE = 3, SYNCHRONIZE = 4 };        /* callback domains */
+enum { MODULE_LOADED = 6, MODULE_UNLOAD_STARTING = 7 };        /* callbacks of the domain RESOURCE */
+enum { STREAM_SYNCHRONIZED = 1, CONTEXT_SYNCHRONIZED = 2 };    /* callbacks of SYNCHRONIZE */
+enum { API_ENTER = 0, API_EXIT = 1 };                          /* sites of a call */
+/* Callbacks of the domain DRIVER_API: the driver calls that make maps. */
 enum { ENCODE_TILED = 697, ENCODE_IM2COL = 698, REPLACE_ADDRESS = 699, ENCODE_IM2COL_WIDE = 781 };
 
 /* The first members of CUpti_CallbackData. */

@@ -633,7 +633,9 @@ EXPORTED int tma_dlpack_trace_start(const char *into, const char *cupti_paths) {
   pthread_mutex_unlock(&mutex);
   char path[PATH_BYTES] = "";
   void *frame;
-  backtrace(&frame, 1); /* The first backtrace() loads libgcc. No driver call may do that. */
+  /* The first call of backtrace() loads libgcc. A callback inside a driver call must not load a
+   * library, so call backtrace() here, before the first callback. */
+  backtrace(&frame, 1);
   if (!find_driver()) return write_problem("driver", 0, "");
   if (!find_cupti(cupti_paths, path)) return write_problem("cupti", 0, "");
   if (!subscribe()) return 0;

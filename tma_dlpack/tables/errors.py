@@ -16,7 +16,7 @@ from tma_dlpack.public import computed_later
 from tma_dlpack.tables.coerce import integer_of, shown
 
 COLUMNS = 100  # the longest line of a message
-#: The rule id and the source in the violation of an argument that cannot be read.
+#: `rule` and `source` of a `Violation` that reports an argument that cannot be read.
 ARGUMENT_ID, ARGUMENT_SOURCE = "ARGUMENT", "tma_dlpack: the type of the argument"
 T = TypeVar("T")
 
@@ -145,12 +145,12 @@ class TmaDriverError(TmaError, RuntimeError):
 class TmaPreconditionError(TmaError, ValueError):
     """Error of a call that breaks one or more rules.
 
-    `violations` has one entry per broken rule, and the message shows them all. Arguments that
-    cannot be read are first. The other violations are in libcu++'s order. The first of them is
-    the violation for which the overload of `cuda::make_tma_descriptor` with element strides would
-    throw. libcu++ differs in two ways. Its overload without element strides checks the rank before
-    the device. With DLPack 1.2 and later, libcu++ refuses strides that are NULL, while this package
-    reads them as row-major.
+    `violations` has one entry per broken rule, and the message shows them all. The violations of
+    arguments that cannot be read come first. The other violations are in libcu++'s order. The first
+    of them is the violation for which the overload of `cuda::make_tma_descriptor` with element
+    strides would throw. libcu++ differs in two ways. Its overload without element strides checks
+    the rank before the device. With DLPack 1.2 and later, libcu++ refuses strides that are NULL,
+    while this package reads them as row-major.
 
     Examples
     --------

@@ -47,7 +47,9 @@ BOTH_IM2COL: Kinds = ("im2col", "im2col_wide")
 #: The prerequisites of rules about the map's data type.
 HAS_TYPE = ("DTYPE", "DATA_TYPE_OVERRIDE")
 
-Text = str | Callable[..., str]  # called with the request, and with the entry if the row has `each`
+#: A text, or a function that returns it. The function is called with the request. If the row has
+#: `each`, the second argument is the index at which the rule is broken.
+Text = str | Callable[..., str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

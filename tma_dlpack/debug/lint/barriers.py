@@ -179,8 +179,9 @@ def _of_one_phase(
     protocol: Protocol, arrivals: list[Site], awaits: list[Site]
 ) -> Iterator[list[Site]]:
     """Yield groups of arrivals that can be in one phase."""
-    # two arrivals are in one group if a path without a wait connects them; they are also in one
-    # group if no path connects them, because then threads with different roles execute them
+    # Two arrivals are in one group if a path without a wait connects them. If no path connects the
+    # two, threads with different roles execute them. Both can then be in one phase, so they are in
+    # one group too.
     groups = [[site] for site in arrivals]
     for a, b in combinations(arrivals, 2):
         # sites with different constant addresses use different stages

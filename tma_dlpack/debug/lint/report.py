@@ -181,7 +181,10 @@ class LintReport:
         return pictures
 
     def to_json(self) -> str:
-        """Return the findings as JSON: ``{"findings": [...]}``, with the names of `LintFinding`."""
+        """Return the findings as JSON, ``{"findings": [...]}``.
+
+        The keys of a finding are the attributes of `LintFinding`.
+        """
         return as_json([self])
 
     def to_sarif(self) -> str:
