@@ -54,12 +54,15 @@ def c_options() -> list[str]:
     numbers, arrays, start, listed, given = [], [], [], [], []
     for option in arguments.RARE_OPTIONS:
         form = form_of(option)
-        numbers.append(_printed(option, f"  {FORMS[form].c} /* {option.about} */"))
+        of_array = "number of entries of `{name}`, or TMA_DLPACK_NOT_GIVEN"
+        about = of_array if form == "INTEGERS" else option.about
+        numbers.append(_printed(option, f"  {FORMS[form].c} /* {about} */"))
         given.append(_printed(option, FORMS[form].is_given))
         listed.append(_printed(option, f"{form}({{name}})"))
         if form == "INTEGERS":
             listed[-1] = _printed(option, "INTEGERS({name}, {count})")
-            arrays.append(_printed(option, "  int64_t {name}[TMA_DLPACK_MAX_RANK];"))
+            array = f"  int64_t {{name}}[TMA_DLPACK_MAX_RANK]; /* {option.about} */"
+            arrays.append(_printed(option, array))
             start.append(_printed(option, "  options->{count} = TMA_DLPACK_NOT_GIVEN;"))
         elif option.default:
             start.append(_printed(option, "  options->{name} = {default};"))

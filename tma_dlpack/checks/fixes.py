@@ -43,7 +43,7 @@ class Fault(NamedTuple):
     """A rule that a request breaks. Sorted faults are in libcu++'s order."""
 
     place: tuple[int, int, int]  # the rule's step, the entry in libcu++'s order, the index in RULES
-    key: Key  # the rule's id, and a tuple of the entry (empty for a rule without `each`)
+    key: Key  # the rule's id, and (index of the broken entry,); () for a rule without `each`
     rule: Rule
     argument: str  # the argument that the rule is about, by its name in rules
 
@@ -172,7 +172,8 @@ class Answer(NamedTuple):
     start: Request
     facts: Any  # the struct of the changed request
     left: list[Fault]  # the rules that the changed request breaks
-    is_enough: bool  # whether `left` has only the `known` faults of `answers`
+    # whether every fault in `left` was known before: it is in the argument `known` of `answers`
+    is_enough: bool
     is_alone: bool = True  # whether the candidate is a single step
 
     @property

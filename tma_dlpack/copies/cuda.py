@@ -32,8 +32,8 @@ THREADS = 128
 BARRIER_BYTES = 8
 #: Maximum number of bytes of device memory for the results of one launch of `load_tiles`.
 MAX_SCRATCH_BYTES = 1 << 28
-#: copies.cu numbers the forms of a copy. The number for a tiled map is the rank of the map. The
-#: number for an im2col map is the rank of the map plus this constant.
+#: In copies.cu, each form of a copy has a number. The number for a tiled map is the rank of the
+#: map. The number for an im2col map is the rank of the map plus this constant.
 IM2COL_FORMS = 5
 #: The index of an operation in this tuple is its number in copies.cu.
 OPS = ("store", *OPERATIONS)

@@ -1,4 +1,4 @@
-"""The bytes that a copy may access, and the bytes that it would access.
+"""The bytes that a copy may access, and the bytes that it accesses if it is not refused.
 
 A copy is refused if it would access a byte outside of the memory that it may access.
 

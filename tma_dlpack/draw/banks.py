@@ -275,10 +275,11 @@ def bank_conflicts(
     access : {"column", "row"}, function, or integers
         ``"column"``: in each phase, threads read the same 16-byte column of 8 rows, as `ldmatrix`
         and the tensor cores do. ``"row"``: in each phase, threads read 8 neighbouring 16-byte
-        chunks along the rows. A function: it returns, for a thread number, the row-major index of
-        an element in the logical tile (`Tile.array`), or None for an idle thread. Integers: the
-        shared-memory addresses, one per thread. The number of addresses must be a multiple of 8,
-        which is true for the first ``8 * num`` results of ``ldmatrix_addresses(..., num=num)``.
+        chunks along the rows. A function: for a thread number, it returns the place of an element
+        in the logical tile (`Tile.array`), as one index per dimension, row-major. For an idle
+        thread it returns None. Integers: the shared-memory addresses, one per thread. The number of
+        addresses must be a multiple of 8, which is true for the first ``8 * num`` results of
+        ``ldmatrix_addresses(..., num=num)``.
     threads : int
         Number of threads for which the function `access` is called, 1..65536.
     bytes_per_thread : int, optional

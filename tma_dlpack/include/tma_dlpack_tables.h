@@ -141,15 +141,15 @@ typedef struct {
   int lower_count, upper_count;
   uint64_t allowed; /* rows of TMA_DLPACK_ALLOWABLE that are switched off */
   int64_t channels, pixels;
-  int shape_count; /* extents that replace the extents of the tensor */
-  int stride_count; /* strides that replace the tensor's strides, in elements */
+  int shape_count; /* number of entries of `shape`, or TMA_DLPACK_NOT_GIVEN */
+  int stride_count; /* number of entries of `strides`, or TMA_DLPACK_NOT_GIVEN */
   int64_t offset; /* elements from the tensor's first element to the map's first element */
   int split_inner; /* whether to split the last dimension into spans */
   int has_ragged; int64_t ragged; /* the dimension of slices of any length; -1 is the last */
   int64_t box_sizes[TMA_DLPACK_MAX_RANK], elem_strides[TMA_DLPACK_MAX_RANK];
   int64_t lower[TMA_DLPACK_MAX_RANK], upper[TMA_DLPACK_MAX_RANK];
-  int64_t shape[TMA_DLPACK_MAX_RANK];
-  int64_t strides[TMA_DLPACK_MAX_RANK];
+  int64_t shape[TMA_DLPACK_MAX_RANK]; /* extents that replace the extents of the tensor */
+  int64_t strides[TMA_DLPACK_MAX_RANK]; /* strides that replace the tensor's strides, in elements */
 } TmaDlpackOptions;
 
 static inline void tma_dlpack_start_options(TmaDlpackOptions *options, int kind) {

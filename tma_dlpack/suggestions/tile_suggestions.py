@@ -242,8 +242,8 @@ def suggest(
         the reader is "wgmma", "tcgen05" or "ldmatrix".
     access : {"row", "column"} or function
         The elements that the threads of a warp read, as in `bank_conflicts`. A function gets the
-        index of a thread in its warp. It returns the row-major index of the element of the tile
-        that the thread reads, or None for an idle thread.
+        index of a thread in its warp. It returns the place in the tile of the element that the
+        thread reads, as one index per dimension, row-major. For an idle thread it returns None.
     data_type : TensorMapDataType, name or value, optional
         As for `make_tma_descriptor`.
     stages : int

@@ -316,7 +316,7 @@ def _worded(log: _Log, target: tma.Target) -> Iterator[_Encode]:
 @errors.sealed
 @dataclass(frozen=True, slots=True, repr=False)
 class Explanation:
-    r"""The result of `explain`: the encodes in a text, and the rules that they break.
+    r"""The result of `explain`: the calls that encode maps in a text, and the rules they break.
 
     ``print(explanation)`` shows the whole result; notebooks show it as HTML.
 
