@@ -2,6 +2,7 @@
 // ABI, so one library works with torch 2.10 and later. CMakeLists.txt builds the library for the wheel.
 
 #include <cuda_runtime.h>
+#include <dlfcn.h>
 #include <tma_dlpack_make.hpp>
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/accelerator.h>
@@ -10,9 +11,6 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <stdexcept>
-
-// libtorch_cuda.so defines this function. The declaration is weak, so this library also loads if torch has no CUDA.
-extern "C" __attribute__((weak)) AOTITorchError aoti_torch_get_current_cuda_stream(std::int32_t device, void** stream);
 
 cudaError_t launch_double_tiles(const CUtensorMap& x, const CUtensorMap& out, std::int64_t rows,
                                 std::int64_t columns, cudaStream_t stream);
@@ -26,6 +24,19 @@ static CUtensorMap map_of(const Tensor& matrix)
   return tma_dlpack::make_tma_descriptor(matrix, {16, 32}, tma_dlpack::Swizzle::none, options);
 }
 
+// libtorch_cuda.so defines aoti_torch_get_current_cuda_stream(). This library is not linked to libtorch_cuda.so, so that
+// it also loads if torch has no CUDA. torch has loaded libtorch_cuda.so before a tensor is on a GPU.
+static cudaStream_t current_stream(std::int32_t device)
+{
+  static void* const torch_cuda = dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
+  static const auto get = reinterpret_cast<AOTITorchError (*)(std::int32_t, void**)>(
+    torch_cuda == nullptr ? nullptr : dlsym(torch_cuda, "aoti_torch_get_current_cuda_stream"));
+  void* stream = nullptr;
+  if (get == nullptr || get(device, &stream) != AOTI_TORCH_SUCCESS)
+    throw std::runtime_error("torch has no current stream of this GPU");
+  return static_cast<cudaStream_t>(stream);
+}
+
 static Tensor doubled(const Tensor& x)
 {
   if (x.dim() != 2 || x.scalar_type() != torch::headeronly::ScalarType::Float)
@@ -33,11 +44,8 @@ static Tensor doubled(const Tensor& x)
   const torch::stable::accelerator::DeviceGuard guard(x.get_device_index());
   const Tensor out = torch::stable::new_empty(x, x.sizes());
   if (x.numel() == 0) return out;  // a grid of 0 blocks is an error
-  void* stream = nullptr;
-  if (aoti_torch_get_current_cuda_stream(x.get_device_index(), &stream) != AOTI_TORCH_SUCCESS)
-    throw std::runtime_error("torch has no current stream of this GPU");
   const cudaError_t failed = launch_double_tiles(map_of(x), map_of(out), x.size(0), x.size(1),
-                                                 static_cast<cudaStream_t>(stream));
+                                                 current_stream(x.get_device_index()));
   if (failed) throw std::runtime_error(cudaGetErrorString(failed));
   return out;
 }

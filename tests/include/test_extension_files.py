@@ -64,6 +64,21 @@ def copy_of_template(folder):
     return shutil.copytree(TEMPLATE, folder / "extension", ignore=ignored)
 
 
+def require_defined_in_libtorch_cpu(library):
+    """Check that the library calls only functions of torch that libtorch_cpu.so defines.
+
+    The library is linked to no other library of torch. A weak symbol of libtorch_cuda.so would be
+    NULL, because torch does not load its libraries into the global scope.
+    """
+    command = ["nm", "--dynamic", "--undefined-only", str(library)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    names = re.findall(r"\b(?:aoti_)?torch_\w+", printed)
+    (folder,) = importlib.util.find_spec("torch").submodule_search_locations
+    linked = ctypes.CDLL(str(Path(folder) / "lib" / "libtorch_cpu.so"))
+    assert names
+    assert [name for name in names if not hasattr(linked, name)] == []
+
+
 @pytest.mark.slow
 @needs_nvcc
 def test_the_wheel_by_the_stable_abi_passes_its_tests_without_a_gpu(tmp_path):
@@ -78,6 +93,7 @@ def test_the_wheel_by_the_stable_abi_passes_its_tests_without_a_gpu(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     assert "-py3-none-linux_" in wheel.name  # no function of Python is called
     subprocess.run([*pip, "install", "--no-deps", "--target", str(site), str(wheel)], check=True)
+    require_defined_in_libtorch_cpu(*site.glob("tma_example_wheel/*.so"))
     package = str(Path(tma.__file__).parents[1])
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(site), package])}
     tests = [sys.executable, "-m", "pytest", "-q", "-c", os.devnull, "-p", "no:cacheprovider"]
