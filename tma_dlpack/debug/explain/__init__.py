@@ -51,17 +51,17 @@ MOST_READ = 1 << 19
 
 
 @public.opaque
-def explain(text: str | BaseException, target: tma.Target | str = "sm_90") -> Explanation:
+def explain(text: str | bytes | BaseException, target: tma.Target | str = "sm_90") -> Explanation:
     """Explain why a tensor map could not be encoded or used, from the text that a program printed.
 
     Parameters
     ----------
-    text : str or BaseException
+    text : str, bytes or BaseException
         Any of these: the printed arguments of an encode; a traceback or a whole log; the source
         code of the call; a dump of a map's 128 bytes; or a failure after a launch ("misaligned
         address", 719, "my kernel hangs"). Line prefixes and colours are ignored. A log may contain
         the lines of several processes if each line names its process. If `text` is an exception,
-        its message is read.
+        its message is read. Bytes are decoded as UTF-8.
     target : Target or str
         The GPU that the encode was for.
 
@@ -77,8 +77,8 @@ def explain(text: str | BaseException, target: tma.Target | str = "sm_90") -> Ex
     Raises
     ------
     TmaPreconditionError
-        If `text` is neither a str nor an exception, or `target` is not a target. The content of a
-        str never causes an error.
+        If `text` is none of these three types, or `target` is not a target. The content of a text
+        never causes an error.
 
     Notes
     -----
@@ -103,7 +103,7 @@ def explain(text: str | BaseException, target: tma.Target | str = "sm_90") -> Ex
 
 
 @foreign.refusing("FILE_LOG")
-def _explained(text: str | BaseException, known: tma.Target) -> Explanation:
+def _explained(text: str | bytes | BaseException, known: tma.Target) -> Explanation:
     words = str(text) if issubclass(type(text), BaseException) else coerce.text_of(text)
     if words is None:
         raw = coerce.bytes_of(text)
