@@ -24,15 +24,20 @@ class Form(NamedTuple):
 
 #: Name of a form in TMA_DLPACK_RARE_OPTIONS -> its templates.
 FORMS = {
-    "FLAG": Form("bool", "bool", "int {name};", "o->{name} != {default}"),
-    "INTEGER": Form("int", "std::int64_t", "int64_t {name};", "o->{name} != {default}"),
+    "FLAG": Form("bool", "bool", "int {name}; /* {about} */", "o->{name} != {default}"),
+    "INTEGER": Form(
+        "int", "std::int64_t", "int64_t {name}; /* {about} */", "o->{name} != {default}"
+    ),
     "OPTIONAL_INTEGER": Form(
-        "int | None", "std::optional<int>", "int has_{name}; int64_t {name};", "o->has_{name}"
+        "int | None",
+        "std::optional<int>",
+        "int has_{name}; int64_t {name}; /* {about} */",
+        "o->has_{name}",
     ),
     "INTEGERS": Form(
         "tuple[int, ...] | None",
         "std::optional<std::vector<std::int64_t>>",
-        "int {count};",
+        "int {count}; /* number of entries of `{name}`, or TMA_DLPACK_NOT_GIVEN */",
         "o->{count} != TMA_DLPACK_NOT_GIVEN",
     ),
 }
@@ -46,7 +51,8 @@ def form_of(option: Option) -> str:
 
 def _printed(option: Option, template: str) -> str:
     count = f"{option.name.removesuffix('s')}_count"
-    return template.format(name=option.name, count=count, default=int(option.default or 0))
+    default = int(option.default or 0)
+    return template.format(name=option.name, about=option.about, count=count, default=default)
 
 
 def c_options() -> list[str]:
@@ -54,14 +60,12 @@ def c_options() -> list[str]:
     numbers, arrays, start, listed, given = [], [], [], [], []
     for option in arguments.RARE_OPTIONS:
         form = form_of(option)
-        of_array = "number of entries of `{name}`, or TMA_DLPACK_NOT_GIVEN"
-        about = of_array if form == "INTEGERS" else option.about
-        numbers.append(_printed(option, f"  {FORMS[form].c} /* {about} */"))
+        numbers.append(_printed(option, f"  {FORMS[form].c}"))
         given.append(_printed(option, FORMS[form].is_given))
         listed.append(_printed(option, f"{form}({{name}})"))
         if form == "INTEGERS":
             listed[-1] = _printed(option, "INTEGERS({name}, {count})")
-            array = f"  int64_t {{name}}[TMA_DLPACK_MAX_RANK]; /* {option.about} */"
+            array = "  int64_t {name}[TMA_DLPACK_MAX_RANK]; /* {about} */"
             arrays.append(_printed(option, array))
             start.append(_printed(option, "  options->{count} = TMA_DLPACK_NOT_GIVEN;"))
         elif option.default:

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 _ASKED = os.environ.get("TMA_DLPACK_EXAMPLES", "")
-#: 1 / SHARE of the examples are drawn; with "few", half of this share in slow tests.
-SHARE = {"all": 1, "few": 12}.get(_ASKED, 4)
+#: 1 / SHARE of the examples are drawn, and 1 / _SLOW_SHARE of the random cases of slow tests.
+SHARE, _SLOW_SHARE = {"all": (1, 1), "few": (12, 24)}.get(_ASKED, (4, 4))
 
 law = pytest.mark.hypothesis  # also marks laws that draw their examples themselves
 
 
 def many(count: int) -> int:
     """Return the number of random cases of a slow test, which is a share of `count`."""
-    return count // (2 * SHARE if _ASKED == "few" else SHARE)
+    return count // _SLOW_SHARE
 
 
 def slow_if(condition: bool, *values):
@@ -28,12 +28,11 @@ def by_cost(values, *, fast=(), slow=()):
 
     If few examples are requested, only the values in `fast` and `slow` run.
     """
-    rest = pytest.mark.skipif(_ASKED == "few", reason="only .ci/run --full runs this case")
+    rare = pytest.mark.skipif(_ASKED == "few", reason="only .ci/run --full runs this case")
     return [
-        pytest.param(
-            value,
-            marks=[pytest.mark.slow] * (value not in fast) + [rest] * (value not in (*fast, *slow)),
-        )
+        slow_if(value not in fast, value)
+        if value in (*fast, *slow)
+        else pytest.param(value, marks=[pytest.mark.slow, rare])
         for value in values
     ]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import screens
+from laws import slow_if
 from screens import DARK, LIGHT
 
 nbformat = pytest.importorskip("nbformat", reason="nbformat is not installed")
@@ -116,8 +117,7 @@ PRACTICE = ["puzzles"]  # every cell is an exercise; tests/course/test_puzzles.p
 every_notebook = pytest.mark.parametrize("name", SAYS)
 every_lesson = pytest.mark.parametrize("name", [n for n in SAYS if n not in PRACTICE])
 first_notebook_and_slowly_the_others = pytest.mark.parametrize(
-    "name",
-    [n if n == "00_what_is_tma" else pytest.param(n, marks=pytest.mark.slow) for n in SAYS],
+    "name", [slow_if(name != "00_what_is_tma", name) for name in SAYS]
 )
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from laws import by_cost
+from laws import by_cost, slow_if
 
 sys.path.insert(0, str(Path(__file__).parent / "explorer"))
 import harness
@@ -21,8 +21,7 @@ pytestmark = pytest.mark.skipif(bool(harness.MISSING), reason=harness.MISSING)
 NOTEBOOKS = Path(__file__).parent.parent / "notebooks"
 NAMES = sorted(path.stem for path in NOTEBOOKS.glob("*.ipynb"))
 first_notebook_and_slowly_the_others = pytest.mark.parametrize(
-    "name",
-    [n if n == "00_what_is_tma" else pytest.param(n, marks=pytest.mark.slow) for n in NAMES],
+    "name", [slow_if(name != "00_what_is_tma", name) for name in NAMES]
 )
 
 

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from laws import slow_if
 
 import tma_dlpack as tma
 from bench import conv, gemm, grouped, hopper, l2, ladder
@@ -50,7 +51,7 @@ def test_a_kernel_compiles_for_sm_90a_without_spilling(name, tmp_path):
 @pytest.mark.parametrize("checked", [0, 1])
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize(
-    "target", ["100a", *(pytest.param(t, marks=pytest.mark.slow) for t in ("100f", "103a", "110a"))]
+    "target", [slow_if(t != "100a", t) for t in ("100a", "100f", "103a", "110a")]
 )
 def test_the_blackwell_kernel_compiles_for_every_target_with_tcgen05(
     target, blocks, checked, tmp_path

@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 from draw_cases import pictured
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from laws import many
+from laws import examples
 
 import tma_dlpack as tma
 from tma_dlpack import draw
@@ -162,7 +162,7 @@ def encoded(rng):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=many(240))
+@examples(240)
 @given(seed=st.integers(0, 1 << 30))
 def test_any_map_that_encodes_is_shown_and_so_is_what_replace_makes_of_it(seed):
     rng = random.Random(seed)
@@ -191,7 +191,7 @@ def changed(rng, example):
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=many(240))
+@examples(240)
 @given(seed=st.integers(0, 1 << 30))
 def test_any_bytes_that_decode_are_shown(seed):
     rng = random.Random(seed)
