@@ -1,4 +1,4 @@
-"""Recorded copies of an H200 as test cases, their maps, and comparisons of results."""
+"""Recorded copies of an H200 as test cases, their maps, memory, and comparisons of results."""
 
 from __future__ import annotations
 
@@ -33,6 +33,17 @@ class HostMemory:
 
     def read_all(self) -> np.ndarray:
         return self.array
+
+
+def grow_until_moved(array: np.ndarray) -> None:
+    """Resize an array until none of its memory contains the old address.
+
+    One resize is not enough, because realloc() extends the memory in place if the memory behind it
+    is free.
+    """
+    address = array.ctypes.data
+    while array.ctypes.data <= address < array.ctypes.data + array.nbytes:
+        array.resize((2 * len(array), *array.shape[1:]), refcheck=False)
 
 
 def cases_of(name: str) -> list[dict]:

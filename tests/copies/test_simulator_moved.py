@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from copy_cases import grow_until_moved
 
 import tma_dlpack as tma
 from tma_dlpack.copies.cuda import CudaBackend
@@ -44,11 +45,7 @@ MOVES = {
         lambda x: x.untyped_storage().resize_(0),
         "data_ptr() is 0",
     ),
-    "numpy x.resize": (
-        numpy_matrix,
-        lambda x: x.resize((1 << 14, 32), refcheck=False),
-        "the address",
-    ),
+    "numpy x.resize": (numpy_matrix, grow_until_moved, "the address"),
     "numpy x.shape": (numpy_matrix, lambda x: setattr(x, "shape", (32, 64)), "(32, 64)"),
     "numpy x.dtype": (numpy_matrix, lambda x: setattr(x, "dtype", np.int32), "int32"),
 }
