@@ -8,6 +8,7 @@ import pickle
 import ml_dtypes
 import numpy as np
 import pytest
+import torch
 from copy_cases import (
     GLOBAL_BYTES,
     GOLDEN,
@@ -853,6 +854,7 @@ def test_unknown_reduction_is_refused(matrix_map, op):
         None,
         "tile",
         [[1, 2], [3]],
+        np.ma.masked_array(np.zeros((8, 16), np.float32), mask=True),
     ],
     ids=[
         "transposed",
@@ -864,10 +866,38 @@ def test_unknown_reduction_is_refused(matrix_map, op):
         "None",
         "str",
         "ragged",
+        "masked",
     ],
 )
 def test_data_that_is_no_tile_is_refused(matrix_map, data):
     assert refused(tma.store_tile, matrix_map, (0, 0), data).rule == "COPY_DATA"
+
+
+@pytest.mark.parametrize(
+    ("own", "data_type"),
+    [
+        ("float32", "INT32"),
+        ("float16", "UINT16"),
+        ("int64", "UINT64"),
+        ("int32", "FLOAT32"),
+        ("uint32", "INT32"),
+        ("float64", "INT64"),
+        ("complex32", "UINT32"),
+    ],
+)
+def test_a_tile_with_the_dtype_of_the_tensor_is_stored_and_not_reduced(own, data_type):
+    bits = torch.arange(128, dtype=torch.int64).to(torch.uint8)
+    data = bits.repeat(8).view(getattr(torch, own))[:128].reshape(8, 16)
+    x = torch.zeros(32, 16, dtype=torch.uint8).repeat(1, data.element_size()).view(data.dtype)
+    tensor_map = tma.make_tma_descriptor(x, (8, 16), data_type=data_type)
+    for tile in (data, data[None]):
+        x.view(torch.uint8).zero_()
+        tma.store_tile(tensor_map, (8, 0), tile)
+        assert x[8:16].view(torch.uint8).equal(data.contiguous().view(torch.uint8))
+        assert not x[:8].view(torch.uint8).any()
+    assert refused(tma.store_tile, tensor_map, (8, 0), data[:4]).rule == "COPY_DATA"
+    if data_type not in ("INT64", "UINT16"):  # types that no reduction accepts
+        assert refused(tma.reduce_tile, tensor_map, (8, 0), data, "add").rule == "COPY_DATA"
 
 
 # --- Memory safety ------------------------------------------------------------------------------

@@ -145,6 +145,8 @@ def tiled(**changes):
         ({"box_dim": (16,)}, "box_dim has 1 entry"),
         ({"global_address": -16}, "the address is -0x10"),
         ({"global_address": 1 << 64}, "the address is 0x10000000000000000"),
+        # This array has the method __index__, as each integer tensor of torch with one element has.
+        ({"global_address": np.array(ADDRESS)}, f"global_address is array({ADDRESS})"),
         ({"interleave": 3}, "interleave is 3"),
     ],
 )

@@ -375,6 +375,13 @@ Q = np.zeros((2, 512, 8, 64), np.float16)  # batch, sequence, heads, channels
 PERMUTED = {"allow": ("STRIDE_UNIQUE",)}
 
 
+@pytest.mark.parametrize("ids", [[], ["BOX_IN_SHAPE"], ["BOX_IN_SHAPE", "STRIDE_UNIQUE"]])
+def test_rules_to_allow_may_be_in_a_list_or_an_array(ids):
+    expected = tma.suggest(A, (64, 64), allow=tuple(ids))
+    assert list(tma.suggest(A, (64, 64), allow=ids)) == list(expected)
+    assert list(tma.suggest(A, (64, 64), allow=np.array(ids, str))) == list(expected)
+
+
 def test_a_permuted_view_is_served_and_says_what_it_allows():
     x = Q.transpose(0, 2, 1, 3)
     with pytest.raises(tma.TmaPreconditionError, match="STRIDE_UNIQUE"):

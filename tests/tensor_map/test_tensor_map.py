@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import math
 import pickle
 import subprocess
 import sys
@@ -261,6 +262,13 @@ def test_with_address_says_in_what_a_tensor_differs(other, what):
     assert any(f"the tensor has {what} " in v.found for v in refused.value.violations)
 
 
+def aligned_zeros(*shape):
+    """Return an array of float32 whose address is a multiple of 256."""
+    room = np.zeros(4 * math.prod(shape) + 256, np.uint8)
+    start = -room.ctypes.data % 256
+    return room[start : start + 4 * math.prod(shape)].view(np.float32).reshape(shape)
+
+
 def test_with_address_takes_another_kind_of_tensor_of_the_same_layout():
     x, y = torch.zeros(64, 64), np.zeros((64, 64), np.float32)
     y.flags.writeable = False
@@ -303,6 +311,34 @@ def test_a_decoded_map_takes_a_tensor_whose_type_may_be_carried_as_its_own():
     )
     moved = tma.TensorMap.from_bytes(bytes(tm)).with_address(np.zeros((64, 64), np.float32))
     assert moved.data_type.name == "TFLOAT32"
+
+
+@pytest.mark.parametrize("last_stride", [0, 16, 1 << 20])
+def test_the_stride_of_a_dimension_with_one_element_is_not_compared(last_stride):
+    x = aligned_zeros(1, 64, 64)
+    described = (64, 64, 1), (256, last_stride), (16, 16, 1), (1, 1, 1)
+    tm = tma.driver_encode_tiled("FLOAT32", 3, ADDRESS, *described, encoder="model")
+    assert tm.with_address(x).global_address == x.ctypes.data
+    with pytest.raises(tma.TmaPreconditionError, match=r"strides in bytes \(512, "):
+        tm.with_address(aligned_zeros(1, 64, 128)[:, :, :64])
+
+
+def test_a_decoded_map_of_padded_strides_takes_its_own_tensor():
+    x = aligned_zeros(2, 4, 12)[:, :1]
+    tm = tma.make_tma_descriptor(x, (1, 1, 4), interleave_layout="bytes32", swizzle="bytes32")
+    assert tm.global_strides != x.strides[1::-1]
+    assert tma.TensorMap.from_bytes(bytes(tm)).with_address(x).tensor is x
+
+
+def test_the_value_of_a_tensor_is_not_an_address():
+    x, y = torch.zeros(1, dtype=torch.int64), torch.full((1,), ADDRESS)
+    made = tma.make_tma_descriptor(x, (2,), rules="driver")
+    for tm in (made, tma.TensorMap.from_bytes(bytes(made)), pickle.loads(pickle.dumps(made))):
+        moved = tm.with_address(y)
+        assert (moved.global_address, moved.launchable) == (y.data_ptr(), False)
+        assert moved.tensor is y
+        with pytest.raises(tma.TmaPreconditionError, match="global_address is tensor"):
+            tma.driver_replace_address(tm, y)
 
 
 def test_driver_replace_address_changes_the_first_eight_bytes():

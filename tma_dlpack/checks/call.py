@@ -30,6 +30,7 @@ from tma_dlpack.tables.arguments import (
 )
 from tma_dlpack.tables.coerce import (
     INTEGER_BITS,
+    address_of,
     counted,
     integer_of,
     integers_of,
@@ -370,8 +371,8 @@ class Reader:
         return {field: self.member(name, type(usual), usual) for field, name, usual in rows}
 
     def integer(self, argument: str) -> int | None:
-        value = self.given[argument]
-        number = integer_of(value)
+        value, is_address = self.given[argument], argument == "global_address"
+        number = address_of(value) if is_address else integer_of(value)
         # `ragged` names a dimension, so ragged=True is a likely mistake with a message of its own.
         if number is None and argument == "ragged" and type(value) is bool:
             must = "be the dimension that is cut into slices, an int"
@@ -383,7 +384,7 @@ class Reader:
                 f"is {shown(value)}",
                 f"be an int of at most {INTEGER_BITS} bits" if _is_long(value) else "be an int",
                 f"pass an int, such as {_INTEGERS[argument][0]}",
-                nearest_integer(value),
+                None if is_address else nearest_integer(value),
             )
         return number
 

@@ -200,7 +200,7 @@ def _load_part(
 
 def _store(request: CopyRequest, data: object, op: str, memory: object, stream: object) -> None:
     tensor_map, offset = request.tensor_map, request.smem_offset
-    tile = smem_of_data(request, data)
+    tile = smem_of_data(request, data, op)
     extent = device_extent_of(tensor_map, memory, write=True)
     check_writes(request, extent)
     status = np.full(1, NOT_RUN, np.uint32)

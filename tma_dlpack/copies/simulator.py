@@ -260,7 +260,7 @@ def _bytes_of(items: Items) -> Bytes:
 
 def store_smem(request: CopyRequest, data: object, op: str, extent: HostExtent) -> None:
     """Store or reduce one tile into the memory of `extent`."""
-    lines = lines_of_data(request, data)
+    lines = lines_of_data(request, data, op)
     if op == "store":
         _store(request, lines, extent)
     else:

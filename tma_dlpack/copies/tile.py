@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from tma_dlpack import geometry
 from tma_dlpack.copies.request import CopyRequest, array_of
-from tma_dlpack.dlpack import as_tensor_view, host_bytes, name_of
+from tma_dlpack.dlpack import as_tensor_view, host_bytes, is_a, name_of
 from tma_dlpack.geometry import TilePlan
 from tma_dlpack.public import Drawn, lazy, opaque, public
 from tma_dlpack.tables.dtypes import DataTypeRow
@@ -278,16 +278,16 @@ class Tile(Drawn):
 # --- The `data` of a store ----------------------------------------------------------------------
 
 
-def lines_of_data(request: CopyRequest, data: object) -> Bytes:
+def lines_of_data(request: CopyRequest, data: object, op: str) -> Bytes:
     """Convert the `data` of a store to lines of global memory: (1, lines, line_bytes)."""
-    values, is_smem = _tile_or_smem(request, data)
+    values, is_smem = _tile_or_smem(request, data, op)
     return _lines_of_region(request, values) if is_smem else lines_of_values(request.plan, values)
 
 
-def smem_of_data(request: CopyRequest, data: object) -> Bytes:
+def smem_of_data(request: CopyRequest, data: object, op: str) -> Bytes:
     """Convert the `data` of a store to shared memory (smem_bytes,) that starts at smem_offset."""
     plan = request.plan
-    values, is_smem = _tile_or_smem(request, data)
+    values, is_smem = _tile_or_smem(request, data, op)
     if is_smem:
         return values
     lines = spread(plan, lines_of_values(plan, values))
@@ -300,10 +300,12 @@ def _lines_of_region(request: CopyRequest, region: Bytes) -> Bytes:
     return gathered(request.plan, lines)
 
 
-def _tile_or_smem(request: CopyRequest, data: Any) -> tuple[Values, bool]:
+def _tile_or_smem(request: CopyRequest, data: Any, op: str) -> tuple[Values, bool]:
     """Return `data` as an array, and whether the array is shared memory, not a logical tile.
 
-    The docstring of `store_tile` describes the two forms of `data`.
+    The docstring of `store_tile` describes the two forms of `data`. A store also accepts a tile
+    with the dtype of the map's tensor. A reduction does not, because it calculates with the map's
+    data type.
     """
     plan, row = request.plan, request.plan.row
     lengths = ((plan.smem_bytes,), (request.smem_offset + plan.smem_bytes,))
@@ -312,9 +314,15 @@ def _tile_or_smem(request: CopyRequest, data: Any) -> tuple[Values, bool]:
         if raw.shape not in lengths:
             _refuse_data(plan, f"{raw.size} bytes")
         return raw[-plan.smem_bytes :], True
+    if is_a(type(data), "numpy.ma.MaskedArray"):
+        _refuse_data(plan, "a numpy.ma.MaskedArray, whose masked elements would be stored")
+    own_type = _own_type(request) if op == "store" else ""
     array = array_of(data)
     if array is None or array.dtype == object:
-        array = _read_tensor(plan, data)
+        array = _read_tensor(plan, data, own_type)
+    is_own = array.dtype.name == own_type and array.dtype.isnative
+    if is_own and plan.tile_shape in (array.shape, array.shape[1:]):
+        array = np.ascontiguousarray(array).view(row.numpy)
     if array.shape == (1, *plan.tile_shape):
         return _checked_codes(plan, array[0]), False
     is_tile = array.shape == plan.tile_shape and _is_same_type(row, array.dtype)
@@ -368,6 +376,15 @@ _ALSO_ACCEPTED: dict[TensorMapDataType, tuple[str, ...]] = {
 }
 
 
+def _own_type(request: CopyRequest) -> str:
+    """Return the dtype of the map's tensor if the map has another data type of this size."""
+    view, row = request.tensor_map.description.view, request.plan.row
+    if view is None or view.dtype.itemsize_bits != 8 * np.dtype(row.numpy).itemsize:
+        return ""
+    name = str(view.dtype)
+    return "" if _is_named_like(row, name) else name
+
+
 def _dtype_of(data: object) -> str:
     try:
         return str(getattr(data, "dtype", "unknown"))
@@ -376,7 +393,7 @@ def _dtype_of(data: object) -> str:
         return "unknown"
 
 
-def _read_tensor(plan: TilePlan, data: object) -> Values:
+def _read_tensor(plan: TilePlan, data: object, own_type: str) -> Values:
     """Return the values of a tensor that NumPy cannot convert; read them through DLPack."""
     kind = f"{name_of(type(data))} of dtype {_dtype_of(data)}"
     try:
@@ -389,8 +406,8 @@ def _read_tensor(plan: TilePlan, data: object) -> Values:
         refuse("COPY_DATA_HOST", "data", f"data is a {kind}, and {why} ({violation.fix})")
     if not view.device.is_host:
         refuse("COPY_DATA_HOST", "data", f"data is a {kind} on {view.device}")
-    row = plan.row
-    if 0 in view.shape or not _is_named_like(row, str(view.dtype)):
+    row, dtype = plan.row, str(view.dtype)
+    if 0 in view.shape or not (_is_named_like(row, dtype) or dtype == own_type):
         _refuse_data(plan, f"a {kind} and shape {view.shape}")
     step = view.dtype.itemsize_bits // 8
     byte_strides = tuple(stride * step for stride in view.strides)

@@ -35,6 +35,7 @@ from tma_dlpack.dlpack.layout import (
     TensorView,
     canonical_strides,
     check_layout,
+    is_a,
     name_of,
     row_major_strides,
 )

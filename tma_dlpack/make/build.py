@@ -23,7 +23,7 @@ from tma_dlpack.checks.request import Request
 from tma_dlpack.dlpack import TensorView, check_layout, name_of, read
 from tma_dlpack.tables import bits
 from tma_dlpack.tables.arguments import MapKind
-from tma_dlpack.tables.coerce import integer_of, text_of
+from tma_dlpack.tables.coerce import address_of, text_of
 from tma_dlpack.tables.errors import (
     TmaDriverError,
     TmaPreconditionError,
@@ -119,7 +119,7 @@ def replace_address(tensor_map: TensorMap, global_address: SupportsIndex) -> Ten
     if not issubclass(type(tensor_map), TensorMap):
         fix = "pass what make_tma_descriptor returns"
         raise bad_value("tensor_map", tensor_map, "be a TensorMap", fix)
-    address = integer_of(global_address)
+    address = address_of(global_address)
     if address is None:
         fix = "pass x.data_ptr() or the like"
         raise bad_value("global_address", global_address, "be an integer", fix)

@@ -284,7 +284,7 @@ def suggest(
     options: dict[str, Any] = {"data_type": data_type, "target": target}
     given = {name: value for name, value in options.items() if value is not None}
     given |= {} if text_of(rules) == "libcu++" else {"rules": rules}
-    given |= {} if allow == () else {"allow": allow}
+    given |= {} if isinstance(allow, tuple) and not allow else {"allow": allow}
     words = {"reader": reader, "major": major, "access": access, "stages": stages}
     return suggest_view(as_tensor_view(tensor), tile, given, smem_bytes=smem_bytes, **words)
 

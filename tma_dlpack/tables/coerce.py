@@ -40,6 +40,15 @@ def integer_of(value: object) -> int | None:
     return number if -INTEGER_END < number < INTEGER_END else None
 
 
+def address_of(value: object) -> int | None:
+    """Return an integer as an address; None for any other object.
+
+    Return None for a tensor too, because `integer_of` reads the value of a tensor with one element.
+    """
+    is_tensor = hasattr(type(value), "__dlpack__")
+    return None if is_tensor else integer_of(value)
+
+
 def integers_of(value: object) -> tuple[int, ...] | None:
     """Return the entries of an ordered iterable of integers; None for any other object."""
     entries = value if type(value) is tuple and len(value) <= MAX_ENTRIES else entries_of(value)

@@ -153,6 +153,10 @@ def differences(description: Description, view: TensorView) -> list[Violation]:
     else:
         # a map of a bare address has no tensor, so compare the driver's arguments, innermost first
         dims, strides_bytes = driver_layout(view, arguments.data_type)
+        # No access uses the stride of a dimension with one element, so take the map's stride.
+        known = zip(dims[1:], arguments.global_strides, strides_bytes, strict=False)
+        if dims == arguments.global_dim:
+            strides_bytes = tuple(was if dim == 1 else now for dim, was, now in known)
         pairs = [
             ("shape", arguments.global_dim, dims),
             ("strides in bytes", arguments.global_strides, strides_bytes),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tma_dlpack.public import Drawn, opaque, untraced, with_arguments_of
-from tma_dlpack.tables.coerce import bytes_of, integer_of
+from tma_dlpack.tables.coerce import address_of, bytes_of
 from tma_dlpack.tables.enums import DataType, Interleave, OobFill, Swizzle
 from tma_dlpack.tables.errors import (
     Advice,
@@ -32,8 +32,8 @@ class TensorMap(MapAttributes, Drawn):
 
     The class cannot be called. `make_tma_descriptor`, the other `make_*` functions, the
     `driver_encode_*` functions and `TensorMap.from_bytes` return maps. Maps are immutable and
-    hashable. Two maps are equal if their arguments, addresses, bytes and targets are equal; their
-    tensor objects are not compared. A map keeps its tensor alive.
+    hashable. Two maps are equal if their arguments, addresses, bytes and names of targets are
+    equal; their tensor objects are not compared. A map keeps its tensor alive.
 
     Pass a map to a kernel with `as_ctypes`, `as_torch` or `as_cuda_bindings`, or pass its address
     `ptr`.
@@ -284,7 +284,7 @@ class TensorMap(MapAttributes, Drawn):
         from tma_dlpack.dlpack import as_tensor_view
         from tma_dlpack.tensor_map.description import check_address, differences
 
-        address = integer_of(tensor_or_int)
+        address = address_of(tensor_or_int)
         if address is not None:
             check_address(address, "tensor_or_int", self.arguments.alignment_bytes)
             device = self.device
