@@ -54,6 +54,16 @@ KERNELS = {
         body("int n = t + 1, s = 0; while (n != 1) { n = n & 1 ? 3 * n + 1 : n / 2; ++s; "
              "} out[t] = s;"),
         [collatz(t + 1) for t in T]),
+    # The compiler copies a predicate, changes the predicate and branches on the copy.
+    "a loop of two turns": (
+        body("int s = 0;\n#pragma unroll 1\nfor (int i = 0; i < 2; ++i) s += out[t] + t + 1;\n"
+             "out[t] = s;"),
+        2 * (T + 1)),
+    "a loop in PTX that branches on the copy of a predicate": (
+        body('asm volatile("{.reg .pred p, q; .reg .b32 n, m; mov.u32 n, 0; setp.eq.u32 q, n, 0;\\n'
+             "again: mov.pred p, q; mov.b32 m, n; add.u32 n, n, 1; mov.pred q, 0; @p bra again;\\n"
+             'mad.lo.u32 n, n, 10, m; st.global.u32 [%0], n;}" :: "l"(out + t) : "memory");'),
+        [21] * THREADS),
     "a jump out of two loops": (
         body("int s = 0; for (int i = 0; i < t % 7; ++i) { for (int j = 0; j < 5; ++j) {"
              "if (j == t % 5) goto done; if ((i + j) % 3 == 0) continue; s += i * j; } s += 100; }"

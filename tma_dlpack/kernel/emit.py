@@ -46,19 +46,28 @@ class Emitter:
     """Translator of one basic block.
 
     `local` maps the name of a PTX register to the Python variable that has the register's bits.
-    `live` is the set of registers that are read after this block.
+    `live` is the set of registers that are read after this block. `written` is the set of registers
+    that this block writes.
     """
 
     program: Any
     function: Function
     block: Any
     live: set[str]
+    written: set[str]
     count: int
 
     def __init__(
-        self, program: Any, function: Function, block: Any, live: set[str], operations: Any
+        self,
+        program: Any,
+        function: Function,
+        block: Any,
+        live: set[str],
+        written: set[str],
+        operations: Any,
     ) -> None:
-        self.program, self.function, self.block, self.live = program, function, block, live
+        self.program, self.function, self.block = program, function, block
+        self.live, self.written = live, written
         self.operations = operations
         self.lines: list[str] = []
         # Globals of the emitted source: helper functions, and constants K1, K2, ...
@@ -67,9 +76,6 @@ class Emitter:
         # have not been stored to the register tables yet.
         self.local: dict[str, str] = {}
         self.dirty: set[str] = set()
-        # Some variables are NumPy views of a row of a register table. `views` maps such a variable
-        # to the (table, slot) of the row. A store to the row changes the variable, too.
-        self.views: dict[str, tuple[str, int]] = {}
         self.count = 0
 
     # -- registers that an instruction reads and writes ------------------------------------------
@@ -123,8 +129,10 @@ class Emitter:
                 # Table Q (128 bits) has no array, because the emitter does not support registers of
                 # 128 bits.
                 raise UnknownFormError("a register of 128 bits")
-            found = self.local[name] = self.new(f"{table}[{slot}, ix]")
-            self.views[found] = table, slot
+            # The row may be a NumPy view of the register table. If this block writes the register,
+            # copy the row, because the variable must keep the old value.
+            copy = ".copy()" if name in self.written else ""
+            found = self.local[name] = self.new(f"{table}[{slot}, ix]{copy}")
         return found
 
     def assign(self, name: str, variable: str) -> None:
@@ -255,7 +263,7 @@ class Emitter:
                 result = None
                 for name in self.reads_and_writes(code, None)[1]:
                     self.local.pop(name, None)
-        self.write_back(result)
+        self.write_back()
         self.lines.append(result or f"return {self.block.label + 1}")
         # In the emitted source, g is the group of threads, B is the block of these threads, and M
         # is the machine. ix are the columns of the group in the register tables W, D, H and P.
@@ -266,18 +274,9 @@ class Emitter:
         exec(compile(source, f"<{self.function.name} {self.block.label}>", "exec"), scope)
         return source, scope["block"]
 
-    def write_back(self, result: str | None) -> None:
+    def write_back(self) -> None:
         """Emit the stores of new register values that are read after this block."""
-        # A variable may be a view of a row that one of these stores changes, for example if the
-        # block swaps two registers. So copy such variables before the first store.
-        kept = sorted(name for name in self.dirty if name in self.live)
-        slots = {self.register(name)[:2]: name for name in kept}  # type: ignore[index]
-        used_later = set(re.findall(r"\bv\d+\b", result or ""))
-        for variable in {*(self.local[name] for name in kept), *used_later}:
-            where = self.views.get(variable)
-            if where in slots and self.local.get(slots[where]) != variable:
-                self.lines.append(f"{variable} = {variable}.copy()")
-        for name in kept:
+        for name in sorted(self.dirty & self.live):
             table, slot, _ = self.register(name)  # type: ignore[misc]
             self.lines.append(f"{table}[{slot}, ix] = {self.local[name]}")
 
@@ -398,27 +397,14 @@ class Emitter:
 
     def flush(self, names: list[str]) -> None:
         """Emit stores of those registers among `names` that have new values."""
-        changed = {self.register(name)[:2] for name in names}  # type: ignore[index]
-        self.protect(changed, names)
         for name in names:
             if name in self.dirty:
                 table, slot, _ = self.register(name)  # type: ignore[misc]
                 self.lines.append(f"{table}[{slot}, ix] = {self.local[name]}")
                 self.dirty.discard(name)
 
-    def protect(self, changed: set[tuple[str, int]], names: list[str]) -> None:
-        """Emit copies of the variables that are views of the rows `changed`.
-
-        A store to these rows follows, and the variables must keep their values.
-        """
-        for name, variable in self.local.items():
-            if self.views.get(variable) in changed and (name not in names or name in self.dirty):
-                self.lines.append(f"{variable} = {variable}.copy()")
-                del self.views[variable]
-
     def store_rows(self, names: list[str], text: str) -> None:
         table, slots = self.slots(names)
-        self.protect({(table, slot) for slot in slots}, names)
         for name in names:
             self.local.pop(name, None)
             self.dirty.discard(name)

@@ -245,7 +245,7 @@ def _translate(program: Program, function: Function) -> Code:
                             program.register(function.name, name.name)
     live = _live_out(blocks, reads, writes)
     for number, block in enumerate(blocks):
-        emitter = Emitter(program, function, block, live[number], operations)
+        emitter = Emitter(program, function, block, live[number], writes[number], operations)
         block.source, block.run = emitter.compiled()
     for block, steps in zip(blocks, steps_of(block.code for block in blocks), strict=True):
         block.steps = steps
