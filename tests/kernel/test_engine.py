@@ -46,6 +46,7 @@ def warp_sums(width, values=T):
 
 BRANCHES = [t * 3 for t in T], T - 7, T ^ 5, T << 2, T * T, -T, T // 3, T % 5
 TRIPLE = "__device__ __noinline__ int triple(int x) { return 3 * x; } "
+ODD = (T * T // 3 & 1).astype(bool)
 SUCCESSOR = "__device__ __noinline__ int successor(int x) { return x + 1; } "
 
 #: CUDA C++ of a kernel of 128 threads, and the values that it stores.
@@ -122,6 +123,17 @@ KERNELS = {
         body("unsigned half = t & 16 ? 0xffff0000u : 0xffffu; "
              "out[t] = __reduce_add_sync(half, t);"),
         warp_sums(16)),
+    "member masks that differ between warps": (
+        body("bool odd = t * t / 3 & 1; unsigned m = __ballot_sync(~0u, odd); int v;"
+             "if (!odd) { v = t; out[t] = v; } else v = __shfl_sync(m, t, __ffs(m) - 1);"
+             "__syncwarp(); out[t] = __reduce_add_sync(~0u, v);"),
+        warp_sums(32, np.where(ODD, T[ODD.reshape(-1, 32).argmax(1)[WARP] + 32 * WARP], T))),
+    "two votes that the halves of a warp reach in different orders": (
+        body("bool low = !(t & 16), even = !(t & 32); int v = 0;"
+             "_Pragma(\"unroll 1\") for (int i = 0, at = low; i < 1 + (low != even); ++i, at = !at)"
+             "if (at) v += __popc(__ballot_sync(even ? ~0u : 0xffffu, true)) * 100;"
+             "else v += __popc(__ballot_sync(even ? 0xffff0000u : ~0u, true)); out[t] = v;"),
+        np.where(T & 32, np.where(T & 16, 32, 1632), np.where(T & 16, 3216, 3200))),
     "votes and matches": (
         body("out[t] = __popc(__ballot_sync(~0u, t % 3 == 0)) + 100 * __any_sync(~0u, t == 40)"
              "+ 1000 * __all_sync(~0u, t < 64) + 10000 * __popc(__match_any_sync(~0u, t / 8));"),

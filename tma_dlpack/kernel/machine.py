@@ -28,9 +28,10 @@ from tma_dlpack.kernel.findings import Findings
 from tma_dlpack.kernel.memory import Memory, Region
 from tma_dlpack.kernel.operands import operands_of
 from tma_dlpack.kernel.order import Order
-from tma_dlpack.kernel.program import WARPGROUP_WARPS, Code, CodeBlock, Program, program_of
+from tma_dlpack.kernel.program import WARPGROUP_WARPS, Code, Program, program_of
 from tma_dlpack.kernel.threads import FIRST_SHARED, WARP, Cluster, Group, Join
 from tma_dlpack.kernel.timeline import Timeline
+from tma_dlpack.ptx.parse import Instruction
 
 Array = npt.NDArray[Any]
 Three = tuple[int, int, int]
@@ -328,14 +329,34 @@ class Machine:
         This is the last resort: nothing else can run, so the warp's other lanes cannot arrive any
         more.
         """
-        for cluster in self.active:
-            for block in cluster.blocks:
-                for group in block.groups:
-                    if group.gated:
-                        group.gated, group.passes = False, group.pc
-                        self.ready.append(group)
-                        return True
-        return False
+        gated = [
+            group
+            for cluster in self.active
+            for block in cluster.blocks
+            for group in block.groups
+            if group.gated
+        ]
+        for group in gated:
+            # Since the group was gated, threads may have ended, and a join that kept groups apart
+            # may have been released.
+            if group.gated and self._gathered(group):
+                group.gated = False
+                self.ready.append(group)
+                return True
+        gated = [group for group in gated if group.gated]
+        if not gated:
+            return False
+        # Prefer threads that miss no other thread. They wait only because other threads of their
+        # group miss threads.
+        shares = ((group, ~self._misses(group)) for group in gated)
+        group, free = next((share for share in shares if share[1].any()), (gated[0], None))
+        if free is None:
+            group.gated = False
+            self.ready.append(group)
+        else:
+            group = group.split(free, group.pc)
+        group.passes = group.pc
+        return True
 
     def _merge(self, join: Join) -> None:
         """Merge the groups that wait at a join into one group, which continues."""
@@ -408,7 +429,7 @@ class Machine:
                 self._end_threads(group)
                 return
             block = blocks[pc]
-            if block.is_gate and not self._gathered(group, block):
+            if block.is_gate and not self._gathered(group):
                 return
             self.steps += len(block.code)
             # Check the block's uses of wgmma accumulators before the block changes registers.
@@ -459,8 +480,8 @@ class Machine:
             "look at the condition of the loop, or pass a larger max_steps=",
         )  # fmt: skip
 
-    def _gathered(self, group: Group, block: CodeBlock) -> bool:
-        """Return whether a group has all threads that must execute the block's first instruction.
+    def _gathered(self, group: Group) -> bool:
+        """Return whether a group has all threads that must execute its next instruction.
 
         If threads are missing, the group becomes *gated*: it waits until the other groups of its
         warps reach this instruction.
@@ -484,45 +505,38 @@ class Machine:
             if other is not group and other.gated and same and rest == group.joins:
                 other.gated = False
                 self._absorb(group, other)
-        numbers = group.warps
-        if block.code[0].opcode.startswith("wgmma"):
+        group.gated = bool(self._misses(group).any())
+        return not group.gated
+
+    def _misses(self, group: Group) -> Array:
+        """Return for each thread of a group whether threads that it needs are not in the group.
+
+        A thread needs the other threads that must execute the group's next instruction with it.
+        """
+        code, lanes = group.function.blocks[group.pc].code[0], group.lanes
+        warps = lanes // WARP
+        # `absent` has one mask for each warp: bit l is set if lane l is missing in the group.
+        absent = group.block.live_masks()
+        np.bitwise_and.at(absent, warps, ~(np.uint64(1) << (lanes % WARP).astype(np.uint64)))
+        if code.opcode.startswith("wgmma"):
             # wgmma needs all four warps of each warpgroup.
-            first = numbers // WARPGROUP_WARPS * WARPGROUP_WARPS
-            numbers = np.unique(first[:, None] + np.arange(WARPGROUP_WARPS))
-            numbers = numbers[numbers < -(-place.threads // WARP)]
-        members = self._member_masks(group, block, len(numbers))
-        lanes = group.lanes
-        # `have` has one mask for each warp: bit l is set if the group has lane l.
-        have = np.zeros(len(numbers), np.uint64)
-        at = np.searchsorted(numbers, lanes // WARP)
-        np.bitwise_or.at(have, at, np.uint64(1) << (lanes % WARP).astype(np.uint64))
-        live = place.live_masks()[numbers]
-        if not (live & members & ~have).any():
-            return True
-        group.gated = True
-        return False
+            first = np.arange(0, len(absent), WARPGROUP_WARPS)
+            absent = np.bitwise_or.reduceat(absent, first).repeat(WARPGROUP_WARPS)
+        found: Array = (absent[warps] & self._member_masks(group, code)) != 0
+        return found
 
-    def _member_masks(self, group: Group, block: CodeBlock, count: int) -> Any:
-        """Return a mask for each warp, with the lanes that the block's first instruction needs."""
-        mask = self._member_mask(group, block)
+    def _member_masks(self, group: Group, code: Instruction) -> Any:
+        """Return the member mask of an instruction: an array (threads,), or one mask for all."""
         every = np.uint64(0xFFFFFFFF)
-        if mask is None:
-            return np.full(count, every)
-        return np.full(count, np.uint64(mask) & every)
-
-    def _member_mask(self, group: Group, block: CodeBlock) -> int | None:
-        """Return the member mask of a block's first instruction, or None for whole warps."""
-        code = block.code[0]
         if ".aligned" in code.opcode:
-            return None
+            return every
         mask = operands_of(code)[-1]
         if isinstance(mask, int):
-            return mask & 0xFFFFFFFF
-        # A register may have a different mask in each lane, so return the union of these masks.
+            return np.uint64(mask & 0xFFFFFFFF)
         place = self.program.register(group.function.function.name, mask.name)
         if place is None:
-            return None
-        return int(np.bitwise_or.reduce(getattr(group.block, place[0])[place[1], group.lanes]))
+            return every
+        return getattr(group.block, place[0])[place[1], group.lanes].astype(np.uint64) & every
 
     def _end_threads(self, group: Group) -> None:
         block = group.block
