@@ -20,6 +20,7 @@ from ptx_text import (
     WAIT_READ,
     WAIT_WRITTEN,
     WRITE,
+    above,
     arm,
     arrive,
     below,
@@ -130,6 +131,30 @@ def test_bar_red_counts_and_votes():
     )
     assert found.ok, str(found)
     np.testing.assert_array_equal(out.reshape(-1)[:128], 540)
+
+
+def test_bar_red_of_two_branches_counts_each_use_by_itself():
+    counts = (
+        "setp.lt.u32 %p3, %t, 40;",
+        "barrier.cta.red.popc.aligned.u32 %r5, 0, %p3;",
+        "setp.lt.u32 %p3, %t, 90;",
+        "barrier.cta.red.popc.aligned.u32 %r6, 0, %p3;",
+    )
+    total = ("mul.lo.u32 %r5, %r5, 1000;", "add.u32 %r5, %r5, %r6;", RESULT)
+    found, out = run(below(64, *counts), above(64, *counts), *total)
+    assert found.ok, str(found)
+    np.testing.assert_array_equal(out.reshape(-1)[:128], 40090)
+
+
+def test_bar_red_counts_the_threads_of_its_own_barrier():
+    found, out = run(
+        "shr.u32 %r7, %t, 6;",
+        "setp.lt.u32 %p3, %t, 40;",
+        "barrier.cta.red.popc.aligned.u32 %r5, %r7, 64, %p3;",
+        RESULT,
+    )
+    assert found.ok, str(found)
+    np.testing.assert_array_equal(out.reshape(-1)[:128], np.repeat([40, 0], 64))
 
 
 # -- what ends the kernel --------------------------------------------------------------------------

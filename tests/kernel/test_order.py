@@ -136,6 +136,21 @@ RIGHT = {
         ),
         TID ^ 32,
     ),
+    "a named barrier that each warp completes": (
+        (WRITE, "bar.sync 1, 32;", "ld.shared.u32 %r5, [%mate];", RESULT),
+        TID ^ 1,
+    ),
+    "a named barrier that two halves use one after the other": (
+        (
+            WRITE,
+            "xor.b32 %r8, %word, 128;",
+            below(64, "bar.sync 1, 64;", "ld.shared.u32 %r5, [%r8];"),
+            SYNC,
+            above(64, "bar.sync 1, 64;", "ld.shared.u32 %r5, [%r8];"),
+            RESULT,
+        ),
+        TID ^ 32,
+    ),
     "a flag with release and acquire": (
         flagged("st.release.gpu.global.u32 [%flag], 1;", spin("acquire.gpu")),
         None,
@@ -272,6 +287,18 @@ WRONG = {
             "xor.b32 %r8, %word, 256;",
             "ld.shared.u32 %r5, [%r8];",
         ),
+        "RACE",
+    ),
+    "a named barrier that each warp completes": (
+        (WRITE, "bar.sync 1, 32;", "ld.shared.u32 %r5, [%next];"),
+        "RACE",
+    ),
+    "a named barrier that neighbouring pairs of warps share": (
+        (WRITE, "bar.sync 1, 64;", "xor.b32 %r8, %word, 128;", "ld.shared.u32 %r5, [%r8];"),
+        "RACE",
+    ),
+    "a named barrier that half of the warps complete": (
+        (WRITE, "bar.sync 1, 64;", "xor.b32 %r8, %word, 256;", "ld.shared.u32 %r5, [%r8];"),
         "RACE",
     ),
     "a relaxed flag without fences": (

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tma_dlpack.kernel.accumulators import Flying
 from tma_dlpack.kernel.mbarrier import (
@@ -32,29 +33,33 @@ _MAP = "tensormap"
 
 
 @dataclass(eq=False, slots=True)
+class Generation:
+    """One use of a barrier of threads, which is complete when all expected threads have arrived."""
+
+    #: Number of the generation of its barrier, counted from 0.
+    number: int = 0
+    arrived: int = 0
+    is_complete: bool = False
+    #: Clocks of `Order` that threads published when they arrived.
+    clocks: Clocks | None = None
+    #: For bar.red: predicates of the threads that arrived.
+    values: list[int] = field(default_factory=list)
+
+
+@dataclass(eq=False, slots=True)
 class Meeting:
     """A barrier of threads: a named barrier of a block (bar.sync), or the barrier of a cluster.
 
-    Threads can use a barrier any number of times. A generation is one use of the barrier. It ends
-    when all expected threads have arrived.
+    Threads can use a barrier any number of times. `open` is the generation that is not complete.
     """
 
-    arrived: int = 0
-    #: Number of the open generation, counted from 0. It equals the number of complete generations.
-    generation: int = 0
-    #: Clocks of `Order` that threads published when they arrived in the open generation.
-    arriving: Clocks | None = None
-    #: Clocks of `Order` that threads published when they arrived in all complete generations.
-    ended: Clocks | None = None
-    #: For bar.red: number of the generation -> predicates of the threads that arrived in it.
-    values: dict[int, list[int]] = field(default_factory=dict)
+    open: Generation = field(default_factory=Generation)
 
     def complete_if(self, expected: int) -> None:
-        """End the generation if the expected number of threads has arrived."""
-        if self.arrived >= expected:
-            self.arrived = 0
-            self.generation += 1
-            self.ended, self.arriving = merged(self.ended, self.arriving), None
+        """Complete the open generation if the expected number of threads has arrived."""
+        if self.open.arrived >= expected:
+            self.open.is_complete = True
+            self.open = Generation(self.open.number + 1)
 
 
 @dataclass(eq=False, slots=True)
@@ -107,7 +112,7 @@ class BlockSync:
         # Number of a warpgroup -> the accumulator registers that its pending products may write.
         self.accumulators: dict[int, Flying] = defaultdict(Flying)
         # Thread -> generation in which the thread last arrived at the cluster's barrier.
-        self.cluster_generation: dict[int, int] = {}
+        self.cluster_generation: dict[int, Generation] = {}
 
 
 def end_of_block(block: Any) -> None:
@@ -170,70 +175,94 @@ def _bar(code: Instruction) -> Operation | None:
     def run(g: Any, mask: BoolArray | None, number: Any, *operands: Any) -> Any:
         rest, values = (operands[:-1], operands[-1]) if what == "red" else (operands, None)
         # The last operand of bar.red is the predicate. The number of threads is optional.
-        waits = []
+        waits, generations = [], []
         for name, at in each(g, mask, number):
             meeting = g.block.sync.named[name]
             count = of_lane(rest[0], at[0]) if rest else 0
-            lanes = g.lanes[at]
-            # Read the generation first, because the arrival may complete it.
-            generation = meeting.generation
-            _arrive(g, meeting, lanes, count)
-            if values is not None:
-                flags = np.broadcast_to(values, g.n)[at]
-                meeting.values.setdefault(generation, []).extend(flags.tolist())
-            meeting.complete_if(count or _live_threads(g.block))
+            # Generation -> indices of the lanes that arrived in it.
+            arrived: dict[Generation, list[IntArray]] = defaultdict(list)
+            for part in _warp_by_warp(g, at) if count else [at]:
+                generation, lanes = meeting.open, g.lanes[part]
+                arrived[generation].append(part)
+                _arrive(g, generation, lanes, count)
+                if values is not None:
+                    generation.values += np.broadcast_to(values, g.n)[part].tolist()
+                meeting.complete_if(count or _live_threads(g.block))
             g.machine.progress += 1
-            if what != "arrive":
-                waits.append((at, _wait(g, meeting, generation, lanes, name, count)))
-        if waits:
+            for generation, parts in arrived.items():
+                here = np.concatenate(parts)
+                lanes = g.lanes[here]
+                generations.append((lanes, generation))
+                waits.append((here, _wait(g, meeting, generation, lanes, name, count)))
+        if what != "arrive":
             g.wait_for(waits)
         if what == "red":
-            return lambda: _reduced(g, mask, number, reduction)
+            return lambda lanes: _reduced(g.block.threads, generations, reduction)[lanes]
         return None
 
     return Operation(run, destinations=int(what == "red"), pauses=what != "arrive")
 
 
-def _reduced(g: Any, mask: BoolArray | None, number: Any, reduction: str) -> Any:
-    """Return the result of bar.red for each lane; all threads must have arrived."""
-    results = np.zeros(g.n, np.uint32 if reduction == "popc" else np.bool_)
-    for name, at in each(g, mask, number):
-        meeting = g.block.sync.named[name]
-        flags = meeting.values[max(meeting.values)]
-        results[at] = {"popc": sum(flags), "and": all(flags), "or": any(flags)}[reduction]
+def _warp_by_warp(g: Any, at: IntArray) -> list[IntArray]:
+    """Return the lanes `at` of a group by warp, in the order in which the warps arrive.
+
+    The warps of a group may arrive in any order. If more warps arrive than the barrier expects, the
+    order decides which warps wait for each other.
+    """
+    warps = g.lanes[at] // _WARP
+    parts = [at[warps == n] for n in np.unique(warps)]
+    if g.machine.schedule == "random":
+        g.machine.random.shuffle(parts)
+    elif g.machine.schedule == "early":
+        # Neighbouring warps arrive in different halves of the order.
+        parts = parts[::2] + parts[1::2]
+    return parts
+
+
+def _reduced(
+    threads: int, generations: list[tuple[IntArray, Generation]], reduction: str
+) -> npt.NDArray[Any]:
+    """Return the result of bar.red for each thread of a block.
+
+    `generations` has tuples (threads, generation in which these threads arrived).
+    """
+    results = np.zeros(threads, np.uint32 if reduction == "popc" else np.bool_)
+    for lanes, generation in generations:
+        flags = generation.values
+        results[lanes] = {"popc": sum(flags), "and": all(flags), "or": any(flags)}[reduction]
     return results
 
 
-def _arrive(g: Any, meeting: Meeting, lanes: IntArray, count: int) -> None:
+def _arrive(g: Any, generation: Generation, lanes: IntArray, count: int) -> None:
     """Count the arrival of threads at a barrier."""
     # If bar.sync has a thread count, each warp counts as 32 threads (PTX ISA). The last warp of a
     # block also counts as 32 threads, even if it has fewer threads.
-    warps = np.unique(lanes // _WARP)
     last = g.block.threads % _WARP
-    short = count and last and warps[-1] == g.block.threads // _WARP
-    meeting.arrived += len(lanes) + (_WARP - last if short else 0)
+    short = count and last and lanes[-1] // _WARP == g.block.threads // _WARP
+    generation.arrived += len(lanes) + (_WARP - last if short else 0)
     order = g.machine.order
     if order is not None:
-        meeting.arriving = merged(meeting.arriving, order.publish(order.slots_at(g.block, lanes)))
+        clocks = order.publish(order.slots_at(g.block, lanes))
+        generation.clocks = merged(generation.clocks, clocks)
 
 
 def _wait(
-    g: Any, meeting: Meeting, generation: int, lanes: IntArray, name: int, count: int
+    g: Any, meeting: Meeting, generation: Generation, lanes: IntArray, name: int, count: int
 ) -> Wait:
     block, machine = g.block, g.machine
     slots = machine.order.slots_at(block, lanes) if machine.order is not None else None
 
     def ready() -> bool:
-        if meeting.generation == generation and not count:
+        if not generation.is_complete and not count:
             # Without a thread count, the barrier expects all live threads of the block.
             meeting.complete_if(_live_threads(block))
-        if meeting.generation == generation:
+        if not generation.is_complete:
             return False
         if slots is not None:
-            machine.order.receive(slots, meeting.ended)
+            machine.order.receive(slots, generation.clocks)
         return True
 
-    what = {"kind": "bar", "number": name, "count": count, "meeting": meeting, "lanes": lanes}
+    what = {"kind": "bar", "number": name, "count": count, "generation": generation, "lanes": lanes}
     return Wait(ready, what)
 
 
@@ -263,11 +292,11 @@ def _cluster_arrive(code: Instruction) -> Operation:
         happen_before(g.block)
         meeting: Meeting = cluster.meeting
         for lane in lanes.tolist():
-            g.block.sync.cluster_generation[lane] = meeting.generation
-        meeting.arrived += len(lanes)
+            g.block.sync.cluster_generation[lane] = meeting.open
+        meeting.open.arrived += len(lanes)
         if order is not None:
             clocks = order.publish(order.slots_at(g.block, lanes), relaxed=relaxed)
-            meeting.arriving = merged(meeting.arriving, clocks)
+            meeting.open.clocks = merged(meeting.open.clocks, clocks)
         meeting.complete_if(sum(map(_live_threads, cluster.blocks)))
         g.machine.progress += 1
 
@@ -284,20 +313,21 @@ def _cluster_wait(code: Instruction) -> Operation:
         meeting: Meeting = cluster.meeting
         arrived = g.block.sync.cluster_generation
         # If a thread executes `wait` without a previous `arrive`, it waits for the open generation.
-        generation = max(arrived.get(lane, meeting.generation) for lane in lanes.tolist())
+        awaited = (arrived.get(lane, meeting.open) for lane in lanes.tolist())
+        generation = max(awaited, key=lambda generation: generation.number)
         slots = machine.order.slots_at(g.block, lanes) if machine.order is not None else None
 
         def ready() -> bool:
-            if meeting.generation <= generation:
+            if not generation.is_complete:
                 meeting.complete_if(sum(map(_live_threads, cluster.blocks)))
-            if meeting.generation <= generation:
+            if not generation.is_complete:
                 return False
             if slots is not None:
-                machine.order.receive(slots, meeting.ended)
+                machine.order.receive(slots, generation.clocks)
             return True
 
         at = np.arange(g.n) if mask is None else mask.nonzero()[0]
-        what = {"kind": "cluster", "meeting": meeting, "lanes": lanes}
+        what = {"kind": "cluster", "generation": generation, "lanes": lanes}
         g.wait_for([(at, Wait(ready, what))])
 
     return Operation(run, pauses=True)

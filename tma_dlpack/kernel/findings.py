@@ -171,21 +171,21 @@ def _thread(size: Triple, number: int) -> Triple:
 def _thread_words(
     kind: str, number: int | None, group: Any, what: dict[str, Any], threads: int
 ) -> tuple[str, str, str]:
-    block, meeting = group.block, what.get("meeting")
-    if kind == "bar" and meeting is not None:
+    block, generation = group.block, what.get("generation")
+    if kind == "bar" and generation is not None:
         expected = what["count"] or block.threads - block.exited
         return (
             "HANG_THREADS",
-            f"the kernel hangs at barrier {number} of the block: {meeting.arrived} of "
+            f"the kernel hangs at barrier {number} of the block: {generation.arrived} of "
             f"{counted(expected, 'thread')} arrived",
             "let every thread that the barrier counts execute it; in a branch, name a barrier and "
             "its number of threads",
         )
-    if kind == "cluster" and meeting is not None:
+    if kind == "cluster" and generation is not None:
         expected = sum(b.threads - b.exited for b in block.cluster.blocks)
         return (
             "HANG_THREADS",
-            f"the kernel hangs at the barrier of the cluster: {meeting.arrived} of "
+            f"the kernel hangs at the barrier of the cluster: {generation.arrived} of "
             f"{counted(expected, 'thread')} arrived",
             "let every thread of every block of the cluster arrive and wait",
         )

@@ -514,15 +514,15 @@ class Machine:
         A thread needs the other threads that must execute the group's next instruction with it.
         """
         code, lanes = group.function.blocks[group.pc].code[0], group.lanes
-        warps = lanes // WARP
+        numbers = lanes // WARP
         # `absent` has one mask for each warp: bit l is set if lane l is missing in the group.
         absent = group.block.live_masks()
-        np.bitwise_and.at(absent, warps, ~(np.uint64(1) << (lanes % WARP).astype(np.uint64)))
+        np.bitwise_and.at(absent, numbers, ~(np.uint64(1) << (lanes % WARP).astype(np.uint64)))
         if code.opcode.startswith("wgmma"):
             # wgmma needs all four warps of each warpgroup.
             first = np.arange(0, len(absent), WARPGROUP_WARPS)
             absent = np.bitwise_or.reduceat(absent, first).repeat(WARPGROUP_WARPS)
-        found: Array = (absent[warps] & self._member_masks(group, code)) != 0
+        found: Array = (absent[numbers] & self._member_masks(group, code)) != 0
         return found
 
     def _member_masks(self, group: Group, code: Instruction) -> Any:

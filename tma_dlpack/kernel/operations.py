@@ -18,7 +18,8 @@ class Operation(NamedTuple):
     ``run(g, mask, *sources)`` executes the instruction for the group `g`. `mask` is the guard of
     each lane, or None if all lanes execute. The result is None without a destination register, an
     array for one register, or a tuple of arrays for several registers. If the instruction waits,
-    `run` may return a callable. The group calls this callable after the wait to get the result.
+    `run` may return a callable. After the wait, the group calls it with its threads to get the
+    result.
     """
 
     run: Callable[..., Any]

@@ -82,7 +82,8 @@ class Group:
         self.polls: set[Any] = set()
         self.seen = -1
         # Results that are stored in registers after the wait, as (values, places). `values` may be
-        # a function that returns the values. `places` has the (table, slot) of each register.
+        # a function that returns the values for an array of threads. `places` has the (table, slot)
+        # of each register.
         self.deferred: list[tuple[Any, Any]] = []
         # Whether the group waits for the other lanes of its warps (see `Machine._gathered`).
         self.gated = False
@@ -248,7 +249,7 @@ class Group:
     def settle(self) -> None:
         """Store the deferred results in registers."""
         for result, places in self.deferred:
-            values = result() if callable(result) else result
+            values = result(self.lanes) if callable(result) else result
             values = values if type(values) is tuple else (values,)
             for value, place in zip(values, places, strict=True):
                 if place is not None:
@@ -282,18 +283,11 @@ class Group:
         A group can have only one wait. So if the threads have different waits, split the group.
         """
         waits, self._waits = self._waits, []
-        covered = np.zeros(self.n, np.bool_)
-        for lanes, _ in waits:
-            covered |= np.isin(self.lanes, lanes)
-        if len(waits) == 1 and covered.all():
-            self.wait = waits[0][1]
-            return
+        deferred, self.deferred = self.deferred, []
         for lanes, wait in waits:
-            if len(lanes) == self.n:
-                self.wait = wait
-                return
-            other = self.split(np.isin(self.lanes, lanes), self.pc)
-            other.wait = wait
+            here = np.isin(self.lanes, lanes)
+            waiting = self if here.all() else self.split(here, self.pc)
+            waiting.wait, waiting.deferred = wait, deferred
 
 
 class Block:
