@@ -151,6 +151,20 @@ RIGHT = {
         ),
         TID ^ 32,
     ),
+    "two halves that take turns": (
+        (
+            "shr.u32 %r7, %t, 6;",
+            "add.u32 %r7, %r7, 1;",
+            above(64, "bar.arrive 1, 128;"),
+            WRITE,
+            "bar.sync %r7, 128;",
+            below(64, "bar.arrive 2, 128;"),
+            "and.b32 %r8, %word, -257;",
+            "ld.shared.u32 %r5, [%r8];",
+            RESULT,
+        ),
+        TID % 64,
+    ),
     "a flag with release and acquire": (
         flagged("st.release.gpu.global.u32 [%flag], 1;", spin("acquire.gpu")),
         None,
@@ -295,6 +309,18 @@ WRONG = {
     ),
     "a named barrier that neighbouring pairs of warps share": (
         (WRITE, "bar.sync 1, 64;", "xor.b32 %r8, %word, 128;", "ld.shared.u32 %r5, [%r8];"),
+        "RACE",
+    ),
+    "a named barrier that pairs of warps share after barriers of their own": (
+        (
+            "shr.u32 %r7, %t, 6;",
+            "add.u32 %r7, %r7, 1;",
+            "bar.sync %r7, 64;",
+            WRITE,
+            "bar.sync 1, 64;",
+            "xor.b32 %r8, %word, 128;",
+            "ld.shared.u32 %r5, [%r8];",
+        ),
         "RACE",
     ),
     "a named barrier that half of the warps complete": (

@@ -280,13 +280,14 @@ class Group:
     def take_waits(self) -> None:
         """Start the waits that the last instruction passed to `wait_for`.
 
-        A group can have only one wait. So if the threads have different waits, split the group.
+        A group can have only one wait. So if the threads have different waits, split the group. The
+        parts are merged again after the waits.
         """
         waits, self._waits = self._waits, []
         deferred, self.deferred = self.deferred, []
         for lanes, wait in waits:
             here = np.isin(self.lanes, lanes)
-            waiting = self if here.all() else self.split(here, self.pc)
+            waiting = self if here.all() else self.split(here, self.pc, self.pc)
             waiting.wait, waiting.deferred = wait, deferred
 
 
