@@ -46,6 +46,7 @@ def rules(found, severity="error"):
 
 LOADED = (*READY, only(0, arm(), load()))
 STORED = (WRITE, FENCE, SYNC, only(0, STORE, COMMIT, WAIT_READ))
+RELEASE_TO_ASYNC = "fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;"
 OTHER = "st.shared.u32 [%word], 7;"
 AGAIN = (SYNC, OTHER)
 GIVEN = np.arange(128) + 1000
@@ -90,6 +91,10 @@ RIGHT = {
     ),
     "a fence of shared memory is enough": (
         (WRITE, "fence.proxy.async.shared::cta;", SYNC, only(0, STORE, COMMIT, WAIT_READ)),
+        TID,
+    ),
+    "a one-way fence of shared memory is enough": (
+        (WRITE, RELEASE_TO_ASYNC, SYNC, only(0, STORE, COMMIT, WAIT_READ)),
         TID,
     ),
     "a slot is written again after wait_group.read": ((*STORED, *AGAIN), TID),
@@ -257,6 +262,10 @@ WRONG = {
     ),
     "a fence of global memory alone": (
         (WRITE, "fence.proxy.async.global;", SYNC, only(0, STORE, COMMIT, WAIT_READ)),
+        "PROXY_FENCE",
+    ),
+    "a fence of another proxy": (
+        (WRITE, "fence.proxy.alias;", SYNC, only(0, STORE, COMMIT, WAIT_READ)),
         "PROXY_FENCE",
     ),
     "a store is not waited for": (

@@ -339,8 +339,9 @@ def _cluster_wait(code: Instruction) -> Operation:
 @operation("fence", "membar")
 def _fence(code: Instruction) -> Operation | None:
     words = code.opcode.split(".")
-    # The instruction is fence.proxy.tensormap, fence.proxy.async, fence.mbarrier_init, or a memory
-    # fence such as fence.acq_rel.
+    # The instruction is fence.proxy.tensormap, fence.proxy.async, fence.proxy.alias,
+    # fence.mbarrier_init, or a memory fence such as fence.acq_rel. fence.proxy.alias orders neither
+    # asynchronous operations nor accesses of different threads.
     is_map, is_acquire = f".{_MAP}" in code.opcode, "acquire" in words
 
     def run(g: Any, mask: BoolArray | None, address: Any = None, size: Any = None) -> None:
@@ -353,7 +354,7 @@ def _fence(code: Instruction) -> Operation | None:
                 order.acquire_map(order.slots_at(g.block, g.lanes[at]), where)
         elif is_map:
             order.release_maps(slots)
-        elif "proxy" in words:
+        elif ".proxy.async" in code.opcode:
             in_global = ".global" in code.opcode
             in_shared = ".shared" in code.opcode
             # A fence.proxy.async without a state space covers shared and global memory.
@@ -365,7 +366,7 @@ def _fence(code: Instruction) -> Operation | None:
             mine = set(slots.tolist())
             for barrier in g.block.sync.barriers.values():
                 barrier.is_fenced |= barrier.init[0] in mine
-        else:
+        elif "proxy" not in words:
             order.fence(slots)
 
     return Operation(run)
