@@ -54,17 +54,32 @@ TID = np.arange(128)
 FLAG = "ld.{how}.gpu.global.u32 %r6, [%flag];"
 
 
-def flagged(release, acquire):
+def flagged(release, acquire, number="mov.u32 %r9, %ctaid.x;", leader="%t"):
     """Block 0 writes and publishes a flag. Block 1 waits for the flag and reads."""
     return (
-        "mov.u32 %r9, %ctaid.x;",
+        number,
+        f"mov.u32 %r10, {leader};",
         only(
             0,
             only(0, "st.global.u32 [%out], %t;", "st.global.u32 [%out+4], 7;", release, of="%r9"),
             only(
                 1, acquire, "ld.global.u32 %r5, [%out+4];", "st.global.u32 [%out+8], %r5;", of="%r9"
             ),
+            of="%r10",
         ),
+    )
+
+
+def flagged_in_block(release, acquire):
+    """Warp 0 writes and publishes a flag. Warp 1 of the same block waits and reads."""
+    return flagged(release, acquire, "shr.u32 %r9, %t, 5;", "%laneid")
+
+
+def fenced(written, read=None, flag="gpu"):
+    """Return a relaxed flag of scope `flag` with a fence before its write and after its read."""
+    return (
+        f"{written}\nst.relaxed.{flag}.global.u32 [%flag], 1;",
+        spin(f"relaxed.{flag}") + f"\n{read or written}",
     )
 
 
@@ -184,6 +199,36 @@ RIGHT = {
     "a volatile flag with membar": (
         flagged(
             "membar.gl;\nst.volatile.global.u32 [%flag], 1;", spin("volatile") + "\nmembar.gl;"
+        ),
+        None,
+    ),
+    "a release of a warp at cta scope": (
+        flagged_in_block("st.release.cta.global.u32 [%flag], 1;", spin("acquire.cta")),
+        None,
+    ),
+    "a release of a warp at gpu scope for a reader at cta scope": (
+        flagged_in_block("st.release.gpu.global.u32 [%flag], 1;", spin("acquire.cta")),
+        None,
+    ),
+    "a fence of a warp at cta scope": (flagged_in_block(*fenced("membar.cta;")), None),
+    "a fence of a warp at gpu scope for a reader at cta scope": (
+        flagged_in_block(*fenced("fence.acq_rel.gpu;", "fence.acq_rel.cta;", flag="cta")),
+        None,
+    ),
+    "a flag in a cluster at cluster scope": (
+        flagged("st.release.cluster.global.u32 [%flag], 1;", spin("acquire.cluster")),
+        None,
+    ),
+    "a relaxed flag in a cluster with fences at cluster scope": (
+        flagged(*fenced("fence.acq_rel.cluster;")),
+        None,
+    ),
+    "a relaxed flag with wide fences before narrow fences": (
+        flagged(
+            *fenced(
+                "fence.acq_rel.gpu;\nfence.acq_rel.cta;",
+                "fence.acq_rel.cta;\nfence.acq_rel.gpu;",
+            )
         ),
         None,
     ),
@@ -348,6 +393,47 @@ WRONG = {
         flagged("st.relaxed.gpu.global.u32 [%flag], 1;", spin("acquire.gpu")),
         "RACE",
     ),
+    "a flag that is released at cta scope": (
+        flagged("st.release.cta.global.u32 [%flag], 1;", spin("acquire.gpu")),
+        "RACE",
+    ),
+    "a flag that is acquired at cta scope": (
+        flagged("st.release.gpu.global.u32 [%flag], 1;", spin("acquire.cta")),
+        "RACE",
+    ),
+    "a flag that is released at cluster scope for another cluster": (
+        flagged("st.release.cluster.global.u32 [%flag], 1;", spin("acquire.gpu")),
+        "RACE",
+    ),
+    "a flag in a cluster at cta scope": (
+        flagged("st.release.cta.global.u32 [%flag], 1;", spin("acquire.cta")),
+        "RACE",
+    ),
+    "a relaxed flag with the writer's fence at cta scope": (
+        flagged(*fenced("fence.acq_rel.cta;", "fence.acq_rel.gpu;")),
+        "RACE",
+    ),
+    "a relaxed flag with the reader's fence at cta scope": (
+        flagged(*fenced("fence.acq_rel.gpu;", "fence.acq_rel.cta;")),
+        "RACE",
+    ),
+    "a relaxed flag at cta scope with fences": (
+        flagged(*fenced("fence.acq_rel.gpu;", flag="cta")),
+        "RACE",
+    ),
+    "an atomic flag at cta scope with fences": (
+        flagged(
+            "membar.gl;\natom.relaxed.cta.global.add.u32 %r6, [%flag], 1;",
+            spin("relaxed.gpu") + "\nmembar.gl;",
+        ),
+        "RACE",
+    ),
+    "a volatile flag with membar.cta": (
+        flagged(
+            "membar.cta;\nst.volatile.global.u32 [%flag], 1;", spin("volatile") + "\nmembar.cta;"
+        ),
+        "RACE",
+    ),
     "sums without atomics": (
         ("ld.global.u32 %r5, [%flag];", "add.u32 %r5, %r5, 1;", "st.global.u32 [%flag], %t;"),
         "RACE",
@@ -427,11 +513,17 @@ def test_a_barrier_without_a_fence_is_one_finding_for_all_copies():
     assert finding.sites == 2
 
 
+def launch(case):
+    """Return the arguments of a launch: a case of a flag has two blocks, or a cluster of two."""
+    if "flag in a cluster" in case:
+        return {"grid": 2, "cluster": 2}
+    return {"grid": 2 if "flag" in case else 1}
+
+
 @pytest.mark.parametrize("case", RIGHT)
 def test_a_right_kernel_has_no_error(case):
     code, expected = RIGHT[case]
-    grid = 2 if "flag" in case else 1
-    found, out = run(*code, grid=grid)
+    found, out = run(*code, **launch(case))
     assert found.ok, str(found)
     if expected is not None:
         np.testing.assert_array_equal(out[:128], expected)
@@ -440,7 +532,7 @@ def test_a_right_kernel_has_no_error(case):
 @pytest.mark.parametrize("case", WRONG)
 def test_its_broken_twin_has_the_error(case):
     code, rule = WRONG[case]
-    found, _ = run(*code, grid=2 if "flag" in case else 1)
+    found, _ = run(*code, **launch(case))
     assert rule in rules(found), str(found)
 
 

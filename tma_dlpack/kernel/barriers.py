@@ -24,7 +24,16 @@ from tma_dlpack.kernel.mbarrier import (
     report_exit,
 )
 from tma_dlpack.kernel.operations import Operation, Wait, operation
-from tma_dlpack.kernel.order import DONE, FENCED, FENCED_GLOBAL, BoolArray, Clocks, IntArray, merged
+from tma_dlpack.kernel.order import (
+    DONE,
+    FENCED,
+    FENCED_GLOBAL,
+    BoolArray,
+    Clocks,
+    IntArray,
+    merged,
+    scope_of,
+)
 from tma_dlpack.kernel.pending import Pending
 from tma_dlpack.ptx.parse import Instruction
 
@@ -367,7 +376,7 @@ def _fence(code: Instruction) -> Operation | None:
             for barrier in g.block.sync.barriers.values():
                 barrier.is_fenced |= barrier.init[0] in mine
         elif "proxy" not in words:
-            order.fence(slots)
+            order.fence(slots, scope_of(code.opcode))
 
     return Operation(run)
 

@@ -93,7 +93,8 @@ class Machine:
         self.code = program.code(kernel)
         self.findings, self.timeline = findings, timeline
         self.maps = dict(maps)
-        self.order = Order(findings) if order else None
+        opcodes = {code.opcode for f in program.functions.values() for code in f.code}
+        self.order = Order(findings, opcodes) if order else None
         self.memory = Memory(self, regions)
         self.schedule = ("late", "early")[schedule] if schedule < 2 else "random"
         self.random = random.Random(f"{seed}/{schedule}")

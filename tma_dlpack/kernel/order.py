@@ -22,7 +22,10 @@ Source: PTX ISA 9.0, chapter 8 (memory consistency model), section "Async proxy"
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +45,12 @@ Clocks = npt.NDArray[np.int32]
 # Rows of `Order.known`. DONE is the last row, so `clocks[:DONE]` selects the rows without DONE.
 SEEN, FENCED, FENCED_GLOBAL, DONE = range(4)
 _ROWS = 4
+#: Scopes of strong accesses and of fences, from the narrowest to the widest. A run has one GPU, so
+#: GPU also stands for the scope .sys.
+CTA, CLUSTER, GPU = range(3)
+_SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "gl": GPU, "sys": GPU}
+# Opcodes of accesses and fences that may have a scope.
+_SCOPED = re.compile(r"(?:ld|st|atom|red|membar|fence)\.(?!mbarrier_init|proxy)")
 # Mask of the bits of a stamp that are below the bits of the clock.
 _LOW = (1 << CLOCK_SHIFT) - 1
 _WARP = 32
@@ -77,8 +86,11 @@ class Order:
     known: npt.NDArray[np.int32]
     clock: npt.NDArray[np.int32]
 
-    def __init__(self, findings: Any) -> None:
+    def __init__(self, findings: Any, opcodes: Iterable[str]) -> None:
         self.findings = findings
+        # Narrowest scope of the program's fences and strong accesses. The clocks of a flag are
+        # stored separately for this scope and each wider scope. So most programs store them once.
+        self._narrowest = min(map(scope_of, filter(_SCOPED.match, opcodes)), default=GPU)
         # Agent 0 stands for "no agent": it is the writer of memory that has not been written.
         self.agents: list[Agent | None] = [None]
         # Agent -> slot, which is an index into `known` and `clock`. When a block has ended, its
@@ -99,12 +111,15 @@ class Order:
         self._used = 1
         self._site_of: dict[int, int] = {}
         self._shadows: dict[int, tuple[Any, Shadow]] = {}
-        # (id of the region, offset) of a flag -> clocks that strong writes to the flag published.
-        self._flags: dict[tuple[int, int], Clocks] = {}
-        # Slot of a warp -> clocks that the warp published at its last fence.
-        self._published: dict[int, Clocks] = {}
-        # Slot of a warp -> clocks that the warp's relaxed reads received since its last fence.
-        self._observed: dict[int, Clocks] = {}
+        # Readers (see `_readers`) -> (id of the region, offset) of a flag -> clocks that strong
+        # writes to the flag published to these readers.
+        self._flags: dict[Any, dict[tuple[int, int], Clocks]] = defaultdict(dict)
+        # Scope -> slot of a warp -> clocks that the warp published at its last fence of this scope
+        # or a wider scope.
+        self._published: list[dict[int, Clocks]] = [{}, {}, {}]
+        # Scope -> slot of a warp -> clocks that the warp's relaxed reads received since its last
+        # fence of this scope or a wider scope.
+        self._observed: list[dict[int, Clocks]] = [{}, {}, {}]
         # Releases by fence.proxy.tensormap: (slot of the warp, clock of the warp, clocks that the
         # warp knew at the fence).
         self._map_releases: list[tuple[int, int, Clocks]] = []
@@ -137,7 +152,7 @@ class Order:
         self.slot[number], self.is_async[number] = slot, kind not in ("warp", "cp_async")
         return number
 
-    def retire(self, blocks: Iterable[Any]) -> None:
+    def retire(self, blocks: Sequence[Any]) -> None:
         """Free the slots of the agents of ended blocks.
 
         Keep all slots if a warp of another block knows a nonzero clock of one of these agents, or
@@ -146,11 +161,15 @@ class Order:
         gone = set(map(id, blocks))
         for key in [key for key, (owner, _) in self._shadows.items() if id(owner) in gone]:
             del self._shadows[key]
+        for block in blocks:
+            for readers in _readers(block)[:GPU]:
+                self._flags.pop(readers, None)
         ended = [n for n, a in enumerate(self.agents) if a and id(a.block) in gone and self.slot[n]]
         slots = self.slot[ended]
         others = np.ones(len(self.clock), np.bool_)
         others[slots] = False
-        flags = (_wide(clocks, len(self.clock)) for clocks in self._flags.values())
+        clocks = (clocks for flags in self._flags.values() for clocks in flags.values())
+        flags = (_wide(one, len(self.clock)) for one in clocks)
         rows = (self.known[:, others], *flags)
         if not any(row[..., slots].any() for row in rows):
             self.slot[ended] = 0
@@ -159,8 +178,8 @@ class Order:
             self.clock[slots] = 0
             self._free += slots.tolist()
             for slot in slots.tolist():
-                self._published.pop(slot, None)
-                self._observed.pop(slot, None)
+                for kept in (*self._published, *self._observed):
+                    kept.pop(slot, None)
 
     def slots_of(self, g: Any, mask: BoolArray | None = None) -> IntArray:
         """Return the slots of those warps of a group that have executing threads."""
@@ -174,19 +193,19 @@ class Order:
 
     # -- synchronisation -------------------------------------------------------------------------
 
-    def publish(self, slots: IntArray, *, relaxed: bool = False) -> Clocks:
+    def publish(self, slots: IntArray, *, relaxed: bool = False, scope: int = CTA) -> Clocks:
         """Return the clocks that these warps publish, and increment the clock of each warp.
 
         The clocks are incremented so that the published values do not cover later accesses. With
         `relaxed`, only the row DONE has the current values. The other rows have the values of each
-        warp's last fence.
+        warp's last fence of `scope` or a wider scope.
         """
         clocks = self.snapshot(slots)
         if relaxed:
             clocks[:DONE] = 0
             for slot in slots.tolist():
-                if slot in self._published:
-                    fenced = _wide(self._published[slot], clocks.shape[1])
+                if slot in self._published[scope]:
+                    fenced = _wide(self._published[scope][slot], clocks.shape[1])
                     np.maximum(clocks, fenced, out=clocks)
         self.clock[slots] += 1
         return clocks
@@ -197,11 +216,13 @@ class Order:
         clocks[SEEN, slots] = clocks[DONE, slots] = self.clock[slots]
         return clocks
 
-    def receive(self, slots: IntArray, clocks: Clocks | None, *, relaxed: bool = False) -> None:
+    def receive(
+        self, slots: IntArray, clocks: Clocks | None, *, relaxed: bool = False, scope: int = CTA
+    ) -> None:
         """Merge published clocks into the clocks that warps know.
 
         With `relaxed`, update only the row DONE now. Update the other rows at each warp's next
-        fence.
+        fence of `scope` or a wider scope.
         """
         if clocks is None:
             return
@@ -211,7 +232,7 @@ class Order:
             return
         self.known[DONE, slots] = np.maximum(self.known[DONE, slots], clocks[DONE])
         for slot in slots.tolist():
-            self._observed[slot] = merged(self._observed.get(slot), clocks)
+            self._observed[scope][slot] = merged(self._observed[scope].get(slot), clocks)
 
     def learn(self, slots: IntArray, agent: int, clock: int) -> None:
         """Let warps know that an asynchronous agent's accesses up to `clock` are complete."""
@@ -227,13 +248,16 @@ class Order:
             clocks[way, slot] = max(clocks[way, slot], clock)
         return clocks
 
-    def fence(self, slots: IntArray) -> None:
+    def fence(self, slots: IntArray, scope: int = GPU) -> None:
         """Execute fence.acq_rel, fence.sc or membar."""
         # Relaxed reads before the fence become acquires at the fence. Relaxed writes after the
         # fence release the accesses before the fence.
         for slot in slots.tolist():
-            self.receive(np.array([slot]), self._observed.pop(slot, None))
-            self._published[slot] = self.snapshot(np.array([slot]))
+            for observed in self._observed[: scope + 1]:
+                self.receive(np.array([slot]), observed.pop(slot, None))
+            clocks = self.snapshot(np.array([slot]))
+            for published in self._published[: scope + 1]:
+                published[slot] = clocks
         self.clock[slots] += 1
 
     def fence_proxy(self, slots: IntArray, ways: Sequence[int] = (FENCED, FENCED_GLOBAL)) -> None:
@@ -478,10 +502,14 @@ class Order:
     ) -> None:
         if not self._flags:
             return
-        slots = self.slots_of(g, mask)
+        slots, keys = self.slots_of(g, mask), self._flag_keys(region, offsets)
         relaxed = semantics not in ("acquire", "acq_rel", "sc")
-        for key in self._flag_keys(region, offsets):
-            self.receive(slots, self._flags.get(key), relaxed=relaxed)
+        widest = scope_of(g.code.opcode)
+        for readers in _readers(g.block)[self._narrowest :]:
+            scope, flags = readers[0], self._flags.get(readers, {})
+            for clocks in (flags[key] for key in keys if key in flags):
+                seen = clocks if scope <= widest else _only_done(clocks)
+                self.receive(slots, seen, relaxed=relaxed, scope=scope)
 
     def _release_flags(
         self, g: Any, mask: BoolArray | None, region: Any, offsets: IntArray, semantics: str
@@ -490,9 +518,14 @@ class Order:
         if not keys:
             return
         relaxed = semantics not in ("release", "acq_rel", "sc")
-        clocks = self.publish(self.slots_of(g, mask), relaxed=relaxed)
-        for key in keys:
-            self._flags[key] = merged(self._flags.get(key), clocks)
+        widest = scope_of(g.code.opcode)
+        for readers in _readers(g.block)[self._narrowest :]:
+            scope, flags = readers[0], self._flags[readers]
+            clocks = self.publish(self.slots_of(g, mask), relaxed=relaxed, scope=scope)
+            if scope > widest:
+                clocks = _only_done(clocks)
+            for key in keys:
+                flags[key] = merged(flags.get(key), clocks)
 
     # -- asynchronous accesses -------------------------------------------------------------------
 
@@ -684,6 +717,32 @@ class Order:
 
     def _site_at(self, stamp: int) -> Any:
         return self.sites[(stamp & _LOW) >> SITE_SHIFT]
+
+
+@cache
+def scope_of(opcode: str) -> int:
+    """Return the scope of a strong access or of a fence.
+
+    Volatile accesses have the scope .sys, and atomics without a scope have the scope .gpu.
+    """
+    return next((_SCOPES[word] for word in opcode.split(".") if word in _SCOPES), GPU)
+
+
+def _readers(block: Any) -> list[tuple[int, Any]]:
+    """Return tuples (scope, place) for the threads of a block, of its cluster, and of the grid.
+
+    A write to a flag publishes clocks to each of the tuples whose scope is not wider than the scope
+    of the write. A read receives clocks from the tuples of its block in the same way. So a read
+    receives the clocks of a write only if the scope of each includes the block of the other.
+    """
+    return [(CTA, block.ctaid), (CLUSTER, block.cluster.place), (GPU, None)]
+
+
+def _only_done(clocks: Clocks) -> Clocks:
+    """Return a copy of `clocks` without the rows other than DONE."""
+    done: Clocks = clocks.copy()
+    done[:DONE] = 0
+    return done
 
 
 def _fenced(shadow: Shadow) -> int:
