@@ -369,6 +369,13 @@ def test_a_call_that_lost_an_argument_accuses_nobody(lost):
     assert broken(text) == []
 
 
+def test_a_declaration_with_more_lines_than_the_call_is_read():
+    arrays = ARRAYS.replace("{K, 128}", "{\n    K,\n    128,\n}").replace("WIDE = 64", "WIDE = 32")
+    (request,) = tma.explain(arrays + " ".join(CALL.split())).requests
+    assert (request.global_dim, request.global_strides) == ((4096, 128), (16384,))
+    assert request.lines == (9, 9)
+
+
 # -- long logs ------------------------------------------------------------------------------------
 
 NOISE = "2026-05-01 18:52:10.969 INFO [core.py:12] step 12 loss 3.25 lr 1e-4 mem 70.1 GiB rank 3\n"

@@ -362,7 +362,8 @@ def _passed(text: str, place: int, words: str) -> tuple[str, list[tuple[int, int
         values = set(re.findall(_CONSTANT.format(name[0]), source))
         return values.pop() if len(values) == 1 and not name[0].startswith("CU") else name[0]
 
-    return re.sub(r"\b[A-Za-z_]\w*", number, words), [found.span() for found in declared]
+    words = re.sub(r"\b[A-Za-z_]\w*", number, " ".join(words.split()))
+    return words, [found.span() for found in declared]
 
 
 # -- lines ----------------------------------------------------------------------------------------
