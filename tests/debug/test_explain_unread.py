@@ -376,6 +376,185 @@ def test_a_declaration_with_more_lines_than_the_call_is_read():
     assert request.lines == (9, 9)
 
 
+VALID = """\
+cuuint64_t dims[2] = {4096, 128}, strides[1] = {16384};
+cuuint32_t box[2] = {32, 32}, steps[2] = {1, 1};
+"""
+ENTRIES = """\
+cuuint64_t dims[2], strides[1];
+cuuint32_t box[2], steps[2] = {1, 1};
+dims[0] = 4096; dims[1] = 128;
+strides[0] = 16384;
+box[1] = 300;
+box[0] = 32;
+"""
+
+
+def with_driver_names(text: str) -> str:
+    for name, word in (
+        ("dims", "globalDim"),
+        ("strides", "globalStrides"),
+        ("box", "boxDim"),
+        ("steps", "elementStrides"),
+    ):
+        text = re.sub(rf"\b{name}\b", word, text)
+    return text
+
+
+@pytest.mark.parametrize("spelled", [str, with_driver_names])
+def test_entries_that_are_assigned_one_by_one_are_read(spelled):
+    request = read(spelled(ENTRIES + CALL))
+    assert (request.global_dim, request.global_strides) == ((4096, 128), (16384,))
+    assert (request.box_dim, request.element_strides) == ((32, 300), (1, 1))
+    assert broken(spelled(ENTRIES + CALL)) == ["BOX_RANGE"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "assert(box[0] % 8 == 0);",
+        'printf("%u %u, box = %d", box[0], box[1], 3);',
+        "if (box[1] == 300) run();",
+        "// box[1] = 300; fill(box);",
+        "/* cuuint32_t box[2] = {32, 300}; */",
+    ],
+)
+@pytest.mark.parametrize("spelled", [str, with_driver_names])
+def test_an_array_that_is_only_used_is_read(spelled, line):
+    assert read(spelled(f"{VALID}{line}\n{CALL}")).box_dim == (32, 32)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "box[1] = 300;",
+        "box[rows[1]] = 300;",
+        "if (tall) { box[1] = 300; }",
+        "for (int i = 0; i < 2; ++i) box[i] = 300;",
+        "box[1] *= 300;",
+        "++box[1];",
+        "fill(box);",
+        "fill(&box[1]);",
+        "std::cin >> box[1];",
+        "if (tall) box = {32, 300};",
+        "box = [32, 300][::-1]",
+        "# box = [32, 300]",
+        "# if tall:\nbox = [32, 300]\n",
+    ],
+)
+@pytest.mark.parametrize("spelled", [str, with_driver_names])
+def test_an_array_that_other_code_may_change_is_unknown(spelled, line):
+    request = read(spelled(f"{VALID}{line}\n{CALL}"))
+    assert (request.global_dim, request.box_dim) == ((4096, 128), None)
+
+
+@pytest.mark.parametrize(
+    "line", ["box[1] = 32;", "if (tall) box[1] = 400;", "if (tall) { box[1] = 400; }", "fill(box);"]
+)
+def test_entries_that_other_code_may_change_are_unknown(line):
+    request = read(f"{ENTRIES}{line}\n{CALL}")
+    assert (request.global_dim, request.box_dim) == ((4096, 128), None)
+
+
+def test_an_entry_that_is_not_assigned_makes_the_array_unknown():
+    assert read(ENTRIES.replace("box[0]", "box[2]") + CALL).box_dim is None
+
+
+@pytest.mark.parametrize("spelled", [str, with_driver_names])
+def test_an_array_of_another_function_is_another_array(spelled):
+    other = "void test() {\n  cuuint32_t box[2] = {32, 300};\n  run(box);\n}\n"
+    assert read(spelled(other + VALID + CALL)).box_dim == (32, 32)
+    assert read(spelled(VALID.replace("box[2] = {32, 32}, ", "") + other + CALL)).box_dim is None
+
+
+@pytest.mark.parametrize("spelled", [str, with_driver_names])
+def test_arrays_without_values_accuse_nobody(spelled):
+    arrays = "cuuint64_t dims[2], strides[1] = {0};\ncuuint32_t box[2], steps[2];\n"
+    filled = "fill(dims, strides, box, steps);\n"
+    assert tma.explain(spelled(arrays + filled + CALL)).reports == ()
+    of_pointers = CALL.replace("dims, strides, box, steps", "a, b, c, d")
+    assert tma.explain(spelled(arrays + of_pointers)).reports == ()
+
+
+def test_the_branches_of_a_directive_hide_their_declarations():
+    tall = "cuuint32_t box[2] = {32, 300};\n"
+    low = tall.replace("300", "32")
+    rest = VALID.replace("box[2] = {32, 32}, ", "")
+    for spelled in (str, with_driver_names):
+        text = f"{rest}#ifndef TALL\n{low}#else\n{tall}#endif\n{CALL}"
+        assert read(spelled(text)).box_dim is None
+        text = f"#ifndef TALL\n{low}#elif X\n{rest}{tall}{CALL}#endif\n"
+        assert read(spelled(text)).box_dim == (32, 300)
+
+
+def test_two_versions_of_a_source_are_two_encodes():
+    text = VALID + CALL + VALID.replace("{32, 32}", "{32, 300}") + CALL + CALL
+    assert [r.box_dim for r in tma.explain(text).requests] == [(32, 32), (32, 300), (32, 300)]
+
+
+def test_comments_in_a_call_and_in_a_list_are_skipped():
+    text = ARRAYS.replace("{WIDE, 32}", "{WIDE,  // 16, inner\n  /* rows, */ 32}")
+    text += CALL.replace("steps,", "steps,  // the steps, all 1")
+    assert read(text).box_dim == (64, 32)
+    notes = "// boxDim = (64, 300) with swizzle = 1, globalDim[0] = 3\n"
+    assert len(tma.explain(notes + text).requests) == 1
+
+
+STRIDE_OF_K = ARRAYS.partition("\n")[2].replace("WIDE", "32") + CALL
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "#define K 1001  // odd",
+        "constexpr uint64_t M = 64, K = 1001;",
+        "__device__ const std::size_t K = 1001;",
+        'static constexpr auto K = 1001;\nprintf("K = %d, M = %d", K, M);',
+        "int half() { return K; }\nint K = 1001;\nif (a > K) { run(K == 3); }",
+        "#ifndef HEADER\n#define HEADER\nnamespace a {\nconst int K = 1001;\nvoid make() {",
+    ],
+)
+def test_a_constant_is_read(before):
+    assert read(f"{before}\n{STRIDE_OF_K}").global_strides == (4004,)
+    assert broken(f"{before}\n{STRIDE_OF_K}") == ["STRIDE_ALIGNED"]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "// for K 1001, the slow path is used\nvoid make(uint64_t K) {",
+        "M 128, N 128, K 1001",
+        "with M = 128, K = 1001;",
+        "//#define K 1001",
+        "/*\n#define K 1001\n*/",
+        "void make(uint64_t M, uint64_t K = 1001) {",
+        "void make(uint64_t K = 1001, uint64_t M = 1) {",
+        "template <int M, int K = 1001>\nvoid make() {",
+        "def make(x, M, K=1001):",
+        "void test() { int K = 1001; run(K); }\nvoid make(uint64_t K) {",
+        "void test() { int K = 1001; run(K); }\nvoid make() {",
+        "uint64_t K = 1001;\nK = (K + 7) / 8 * 8;",
+        'int K = 1001;\nscanf("%d", &K);',
+        "int K = 1001; std::cin >> K;",
+        "const int K = 1001;\nfor (int K : sizes) {",
+        "const int K = 1001;\nvoid make(const int& K) {",
+        "#ifndef K\n#define K 1001\n#endif",
+        "#ifdef ODD\n#define K 1001\n#else\n#define K 1002\n#endif",
+        "#ifdef ODD\nconstexpr int K = 1001;\n#endif",
+        "struct Odd { static constexpr int K = 1001; };",
+    ],
+)
+def test_a_name_whose_value_is_not_certain_is_unknown(before):
+    request = read(f"{before}\n{STRIDE_OF_K}")
+    assert (request.global_dim, request.box_dim) == ((None, 128), (32, 32))
+    assert broken(f"{before}\n{STRIDE_OF_K}") == []
+
+
+def test_a_member_of_another_object_is_no_constant():
+    text = "const int K = 1001;\n" + STRIDE_OF_K.replace("K", "shape.K")
+    assert read(text).global_strides in (None, (None,))
+
+
 # -- long logs ------------------------------------------------------------------------------------
 
 NOISE = "2026-05-01 18:52:10.969 INFO [core.py:12] step 12 loss 3.25 lr 1e-4 mem 70.1 GiB rank 3\n"
