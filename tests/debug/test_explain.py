@@ -499,6 +499,8 @@ def test_addresses_in_place_of_lists_are_no_numbers():
         "ERROR 08-05 10:11:12 [core.py:12] ",
         "[2025-11-22 22:22:32 DP4 TP4] ",
         "\x1b[31m",
+        "[36m(RayWorkerWrapper pid=3014724)[0m ",
+        "[1;31m",
         "> ",
         "3: ",
         "    ",
@@ -509,7 +511,7 @@ def test_addresses_in_place_of_lists_are_no_numbers():
         "\N{NO-BREAK SPACE}",
     ],
 )
-@pytest.mark.parametrize("printer", [cutlass, trtllm, triton, kerutils])
+@pytest.mark.parametrize("printer", [cutlass, tilelang, trtllm, triton, kerutils])
 def test_prefixes_of_lines_are_left_out(prefix, printer):
     bad = GOOD.but(box_dim=(64, 300))
     text = "".join(prefix + line + "\n" for line in printer(bad).splitlines())

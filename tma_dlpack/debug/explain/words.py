@@ -468,8 +468,8 @@ def _entries(source: _Source, place: int, name: str) -> tuple[list[str], list[tu
 
 LONGEST_OBJECT = 1 << 16  # maximum number of characters of a line of JSON
 
-# Escape sequences of terminals, such as "\x1b[31m".
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+# Escape sequences of terminals, such as "\x1b[31m", and colours whose ESC was lost, such as "[31m".
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\[\d{1,3}(?:;\d{1,3})*m")
 # Digits other than 0 to 9 (full-width, Arabic, ...), which become `?`, the mark of masked digits.
 _FOREIGN_DIGIT = re.compile(r"(?![0-9])\d")
 _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?"
@@ -477,7 +477,7 @@ _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,]*(?:Z|[+-]\d\d:?\d\d)?"
 # have several prefixes. The alternatives are, in this order: brackets or a time; short times and
 # mpirun's "[1,0]<stdout>"; glog; syslog; levels; parentheses; docker's "name |"; pytest's "E".
 _PREFIX = re.compile(
-    rf"(?:\[(?=[^\]\n]*[A-Za-z])[^\]\n]{{1,80}}\](?!\d):?|\[?{_TIME}\]?"
+    rf"(?:\[(?=[^\[\]\n]*[A-Za-z])[^\[\]\n]{{1,80}}\](?!\d):?|\[?{_TIME}\]?"
     r"|\d\d-\d\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d[\d.,]*|\[\d{1,4},\d{1,4}\]<std(?:err|out)>:?"
     r"|[IWEF]\d{4} \d\d:\d\d:\d\d[\d.]* +(?P<thread>\d{1,10}) [^\s\]]{1,80}:\d{1,6}\]"  # glog
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]{1,60} [\w./-]{1,60}"  # syslog
