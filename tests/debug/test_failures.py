@@ -184,13 +184,43 @@ def test_without_the_sanitizers_line_the_measured_order_stays():
     assert "without __grid_constant__" in note
 
 
-def test_the_cause_that_the_log_names_is_first():
-    by_launch = "CUDA error (hopper/flash_fwd_launch_template.h:188): invalid argument"
-    assert "227 KB" in tma.explain(by_launch).notes[0]
-    by_encode = "CUDA error: invalid argument, cuTensorMapEncodeTiled"
-    assert "a stride is no multiple" in tma.explain(by_encode).notes[0]
-    by_memory = "cudaMallocArray(&a, &desc, x, y) failed with the error invalid argument"
-    assert "another call failed" in tma.explain(by_memory).notes[0]
+ANOTHER_CALL = "another call failed, not an encode"
+A_STRIDE = "a stride is no multiple of 16 bytes"
+HIT = 'Program hit cudaErrorInvalidValue (error 1) due to "invalid argument" on CUDA API call to '
+XID_13 = "NVRM: Xid (PCI:0000:70:00): 13, Graphics SM Warp Exception on (GPC 1, TPC 1, SM 1): "
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("CUDA error (hopper/flash_fwd_launch_template.h:188): invalid argument", "the launch or"),
+        ("CUDA error: invalid argument, cuTensorMapEncodeTiled", A_STRIDE),
+        ("cudaMallocArray(&a, &desc, x, y) failed with the error invalid argument", ANOTHER_CALL),
+        (f"========= {HIT}cudaPointerGetAttributes.", ANOTHER_CALL),
+        (f"========= {HIT}cuTensorMapEncodeTiled.", A_STRIDE),
+        (f"========= {HIT}cudaLaunchKernel.", A_STRIDE),
+        (f"========= {HIT}cudaGetLastError.", A_STRIDE),
+        (f"========= {HIT}cudaFuncSetAttribute.", "the launch or cudaFuncSetAttribute"),
+        (f"========= {HIT}cudaLaunchKernelExC_v11060.", "the cluster of the launch"),
+        (
+            f"========= {HIT}cuLaunchKernel.\n========= Program hit error 999 on CUDA API call to "
+            "cudaDeviceSynchronize.",
+            A_STRIDE,
+        ),
+        (
+            "Cuda Driver error detected: Returning 1 (CUDA_ERROR_INVALID_VALUE) from cuCtxSetLimit",
+            ANOTHER_CALL,
+        ),
+        ("[1] Call to cuCtxSetLimit results in CUDA_ERROR_INVALID_VALUE", ANOTHER_CALL),
+        ("[1] Call to cuLaunchKernel results in CUDA_ERROR_INVALID_VALUE", A_STRIDE),
+        ("CUDA error: invalid argument, from cutlass and cuBLAS", A_STRIDE),
+        (f"{XID_13}MMU Fault", "the map is in local or shared memory"),
+        (f"{XID_13}Out Of Range Address", "the destination lies beyond"),
+        (f"{XID_13}Misaligned Address", "the tile in shared memory"),
+    ],
+)
+def test_the_cause_that_the_log_names_is_first(text, first):
+    assert f", cause 1: {first}" in tma.explain(text).notes[0]
 
 
 def test_an_encode_that_is_read_replaces_the_causes_of_error_1():
