@@ -115,6 +115,14 @@ OTHERS = [
     ("OpError: expects arch to be at least sm_90, but got sm_89", "cute"),
     ("ptxas: Instruction 'cp.async.bulk' requires .target sm_90 or higher", "target"),
     ("NVRM: Xid (PCI:0000:41:00): 13, Graphics Exception: ESR 0x5067b0=0x9", "Xid 13"),
+    ("CUDA Exception: Cluster target block not present", "cluster-block"),
+    ("CUDA_EXCEPTION_18, Cluster Block Not Present", "cluster-block"),
+    ("CUDBG_EXCEPTION_CLUSTER_BLOCK_NOT_PRESENT", "cluster-block"),
+    (
+        "NVRM: Xid (PCI:0000:41:00): 13, Graphics SM Warp Exception on (GPC 0, TPC 0, SM 0): "
+        "Cluster target block not present",
+        "cluster-block",
+    ),
 ]
 
 
@@ -221,6 +229,14 @@ XID_13 = "NVRM: Xid (PCI:0000:70:00): 13, Graphics SM Warp Exception on (GPC 1, 
 )
 def test_the_cause_that_the_log_names_is_first(text, first):
     assert f", cause 1: {first}" in tma.explain(text).notes[0]
+
+
+def test_a_block_that_is_not_present_is_a_fault_of_a_kernel_and_not_of_its_launch():
+    found = tma.explain("CUDA Exception: Cluster target block not present")
+    assert found.symptoms == ("a block of the cluster is not present",)
+    assert "cause 1: a block of the cluster has ended" in found.notes[0]
+    assert "postmortem" in found.notes[-1]
+    assert named("cluster size is too large") == ["cluster"]
 
 
 def test_an_encode_that_is_read_replaces_the_causes_of_error_1():
