@@ -202,6 +202,41 @@ def test_a_missing_rank_line_with_trailing_zeros_pads():
     assert broken(text) == []
 
 
+FIRSTS = """\
+tensorDataType 6
+tensorRank     {rank}
+gmem_address   0x7f8a00000000
+globalDim      {dim}
+globalStrides  500
+boxDim         64
+elementStrides 1
+interleave     0
+swizzle        0
+l2Promotion    0
+oobFill        0
+"""
+
+
+@pytest.mark.parametrize("rank", [2, 3, 5])
+def test_a_rank_of_a_strong_word_counts_where_first_entries_alone_are_printed(rank):
+    text = FIRSTS.format(rank=rank, dim=250)
+    unknown = (None,) * (rank - 1)
+    request = read(text)
+    assert (request.rank, request.inferred) == (rank, ())
+    assert (request.global_dim, request.box_dim) == ((250, *unknown), (64, *unknown))
+    assert request.global_strides == (500, *unknown[1:])
+    assert broken(text) == ["STRIDE_ALIGNED"]
+
+
+@pytest.mark.parametrize(("rank", "dim"), [(6, "250"), (0, "250"), (3, "(250)")])
+def test_a_printed_rank_that_is_not_read_is_said_and_nothing_is_accepted(rank, dim):
+    found = tma.explain(FIRSTS.format(rank=rank, dim=dim))
+    assert found.requests[0].inferred == ("rank",)
+    assert f"tensorRank is {rank}, which does not fit the lists: not read" in "\n".join(found.notes)
+    assert "the driver accepts them" not in str(found)
+    assert "not shown: rank" in str(found)
+
+
 @pytest.mark.parametrize("printer", [cutlass, driver_lines, triton])
 def test_the_rank_of_a_logger_is_not_the_maps(printer):
     lines = printer(GOOD).splitlines(keepends=True)

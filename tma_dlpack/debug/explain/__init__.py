@@ -406,7 +406,9 @@ class Explanation:
 
 
 def _not_shown(requests: Iterable[PrintedArguments]) -> str:
-    missing = dict.fromkeys(name for request in requests for name in request.missing())
+    missing = dict.fromkeys(
+        name for request in requests for name in (*request.missing(), *request.inferred)
+    )
     return f"nothing wrong in what is shown; not shown: {', '.join(missing)}" if missing else ""
 
 

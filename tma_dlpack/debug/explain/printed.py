@@ -153,6 +153,8 @@ class _Lists:
         self._read_entries()
         self.infers_rank = not self._trusts(self.rank)
         if self.infers_rank:
+            if self.rank is not None:
+                self._refused("rank", f"is {self.rank}, which does not fit the lists")
             self.rank = self._inferred_rank()
         for name in CORNERS:
             self.values[name] = self.values[name][: max(0, (self.rank or targets.MAX_RANK) - 2)]
@@ -228,14 +230,20 @@ class _Lists:
     def _trusts(self, rank: int | None) -> bool:
         """Return whether a printed rank is certainly the map's rank.
 
-        A rank can also be the number of a process, as in "rank: 9".
+        A rank can also be the number of a process, as in "rank: 9". But if its word is strong, and
+        no list has brackets or as many entries, the printout shows only the lists' first entries.
         """
-        whole = self._whole()
+        whole, shown = self._whole(), self.fields.get("rank")
         if rank is None or not whole:
             return rank is not None
         fits = any(self._fits(name, rank, rank) for name in whole)
-        of_strides = rank > 1 and len(self.values["global_strides"]) == rank - 1
-        return rank <= targets.MAX_RANK and (fits or of_strides or "garbage" in self.form.flags)
+        fits |= rank > 1 and len(self.values["global_strides"]) == rank - 1
+        firsts = bool(shown and shown.strong) and all(
+            len(self.values[name]) < rank and not (found and found.value.bracket)
+            for name, found in self.fields.items()
+            if name in whole
+        )
+        return rank <= targets.MAX_RANK and (fits or firsts or "garbage" in self.form.flags)
 
     def _inferred_rank(self) -> int | None:
         """Return the rank that the lists show; if they show no rank, drop all lists."""
