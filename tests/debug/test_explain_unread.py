@@ -11,6 +11,7 @@ from laws import many
 from masks import masked
 from printed_forms import (
     GOOD,
+    SHOWN,
     cutlass,
     deepgemm,
     driver_lines,
@@ -23,6 +24,7 @@ from printed_forms import (
 
 import tma_dlpack as tma
 from tma_dlpack.debug import PrintedArguments
+from tma_dlpack.debug.explain import NOTHING_READ
 from tma_dlpack.debug.explain.judge import _check_printed
 
 
@@ -326,7 +328,73 @@ def test_ranks_that_name_themselves_on_some_lines_alone_are_not_put_together():
     assert "one log per rank, please" in tma.explain(text).notes[0]
 
 
+SENTENCES = (
+    "The first entry of globalStrides (2002) is not divisible by 16. How can I pad it?",
+    "I tried with swizzle = 0 too",
+    "swizzle = 0 does not help",
+    "globalStrides (2002) is not divisible by 16.",
+    "Why is boxDim = (64, 128) refused?",
+    "The call of cuTensorMapEncodeTiled with boxDim = (64, 128) fails.",
+)
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+@pytest.mark.parametrize("printer", SHOWN)
+def test_a_sentence_after_a_printout_is_no_output_of_another_process(printer, sentence):
+    bad = printer(GOOD.but(box_dim=(64, 300)))
+    found = tma.explain(f"{bad}{sentence}\n")
+    assert found.requests == tma.explain(bad).requests
+    assert [v.rule for report in found.reports for v in report.violations] == ["BOX_RANGE"]
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+@pytest.mark.parametrize("printer", [cutlass, thunderkittens, triton])
+def test_a_sentence_before_a_printout_with_a_heading_is_no_other_output(printer, sentence):
+    bad = printer(GOOD.but(box_dim=(64, 300)))
+    assert tma.explain(f"{sentence}\n{bad}").requests == tma.explain(bad).requests
+    assert tma.explain(f"{bad}{sentence}\n{bad}").requests == tma.explain(bad + bad).requests
+
+
+@pytest.mark.parametrize("field", ["swizzle        0", "globalStrides  (2,2002,0,0,0)"])
+def test_a_line_of_a_printout_after_a_printout_is_the_output_of_another_process(field):
+    assert "one log per rank, please" in tma.explain(f"{cutlass(GOOD)}{field}\n").notes[0]
+
+
 # -- pasted source --------------------------------------------------------------------------------
+
+CONDITIONS = """\
+template <int BlockMajorSize, int BlockMinorSize, bool swizzle = true>
+CUtensorMap make(T* gmem_ptr, int d1) {
+    constexpr int smem_stride = BlockMinorSize * sizeof(T);
+    static_assert(smem_stride == 32 || smem_stride == 64 || smem_stride == 128);
+"""
+BRANCHES = """\
+    } else if (dtypeElt == DATA_TYPE_BF16) {
+      tmaDataFormat = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+    } else {
+      swizzleType = CU_TENSOR_MAP_SWIZZLE_NONE;
+    }
+    if (is_wide) {
+      swizzleType = CU_TENSOR_MAP_SWIZZLE_128B;
+"""
+COMMENT = """\
+/*
+ * The coordinate order matches `globalDim`, so this wrapper
+ * passes `boxDim` = 8,
+ * and `globalDim` = 9
+ */
+"""
+
+
+@pytest.mark.parametrize("source", [CONDITIONS, BRANCHES, COMMENT])
+def test_source_code_is_not_the_output_of_processes(source):
+    found = tma.explain(source)
+    assert (found.reports, found.notes[-1]) == ((), NOTHING_READ)
+    assert "one log per rank" not in "\n".join(found.notes)
+    lines = zip(cutlass(GOOD).splitlines(), cutlass(GOOD).splitlines(), strict=True)
+    mixed = "".join(f"{a}\n{b}\n" for a, b in lines)
+    assert "one log per rank, please" in "\n".join(tma.explain(source + mixed).notes)
+
 
 CALL = """\
 cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, ptr, dims, strides, box, steps,

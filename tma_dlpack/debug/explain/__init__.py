@@ -215,6 +215,10 @@ _MAY_BELONG: Final = re.split(
 )
 
 
+#: A line of source code in C++. Source code near a mixed block shows that no process printed it.
+_CODE: Final = re.compile(r";[ \t]*(?://.*)?$|\)[ \t]*\{$|\b[A-Za-z_]\w*\($|^[ \t]*(?:\*|//)[ \t]")
+
+
 def _printed(log: _Log, target: tma.Target) -> list[_Encode]:
     """Return the encodes whose arguments the text shows; add notes about unread printouts."""
     mixed: list[Block] = []
@@ -224,9 +228,11 @@ def _printed(log: _Log, target: tma.Target) -> list[_Encode]:
     # removed here, because `_refused` reads them.
     others = sentences.REFUSED_CALL.sub("", log.text).split("\n")
     numbered = [(number, line) for (number, _), line in zip(log.numbered, others, strict=True)]
+    code = {number for number, line in numbered if _CODE.search(line)}
     for block in blocks_in(streams_of(numbered)):
         if block.is_mixed:
-            mixed.append(block)
+            if code.isdisjoint(range(block.first_line - 3, block.last_line + 4)):
+                mixed.append(block)
             continue
         arguments, remarks = printed_arguments(block)
         where = f"lines {block.first_line}-{block.last_line}"

@@ -192,7 +192,8 @@ class Field(NamedTuple):
     `argument` is the driver's name of the argument, `word` is the printed name, and `key` is the
     word's key in the tables (see `meaning_of`). If `argument` is "", the object is a mark. A mark
     with a word is the heading of a printout, and a mark without a word is the rest of a broken
-    list. `unit` is "elements", "bytes" or "".
+    list. `unit` is "elements", "bytes" or "". If `in_prose` is true, the field may be a part of a
+    sentence: the line has letters before the word, or words after the value.
     """
 
     argument: str
@@ -203,6 +204,7 @@ class Field(NamedTuple):
     unit: str = ""
     sign: str = ""
     place: str | None = None  # the index of a single entry, as in name[0] = 64
+    in_prose: bool = False
     line: int = 0
     last_line: int = 0
 
@@ -217,6 +219,8 @@ _AFTER_WORD = re.compile(
     re.MULTILINE,
 )
 _LINE_END = re.compile(r"[\n|;]")  # `|` and `;` also separate fields
+# The rest of a sentence, such as " is not divisible by 16" after "globalStrides (2002)".
+_SENTENCE = re.compile(r"[ \t]+[a-z]{2,},?[ \t]+[a-z]")
 _CUT_WORD = re.compile(r"([A-Za-z_]\w*)[ \t]*\n[ \t]*$")
 _UNITS = dict.fromkeys(("elements", "element", "elems", "elem", "values"), "elements")
 _UNITS |= {"bytes": "bytes", "byte": "bytes", "b": "bytes", "": ""}
@@ -270,7 +274,9 @@ def _read_field(
     if value.fault == "prose" or (value.fault == "broken" and not is_field):
         return None  # a sentence, or "strides:" as the heading of other lines
     sign, unit = sign or " " * (not opens), _UNITS.get(unit, "")
-    return Field(argument, key, word[0], strong, value, unit, sign, index)
+    line = text[max(0, word.start() - 60) : word.start()].rpartition("\n")[2]
+    in_prose = bool(re.search("[A-Za-z]", line) or _SENTENCE.match(text, value.end))
+    return Field(argument, key, word[0], strong, value, unit, sign, index, in_prose)
 
 
 def _is_end_of_word(text: str, word: re.Match[str], key: str) -> bool:
@@ -324,6 +330,12 @@ class Block:
         """Whether the block has the extents of the tensor and the tile, as every printout has."""
         shown = self.arguments()
         return "global_dim" in shown and bool({"box_dim", "channels_per_pixel"} & shown)
+
+    @property
+    def is_prose(self) -> bool:
+        """Whether the block is a sentence about a printout, as in "I tried swizzle = 0"."""
+        is_line = all(f.in_prose and f.last_line == self.fields[0].line for f in self.fields)
+        return is_line and not self.is_whole
 
     @property
     def shows_arguments(self) -> bool:
@@ -387,11 +399,15 @@ def _blocks_of(stream: Lines) -> list[Block]:
             _add(blocks, found)
         else:
             blocks.append(Block(found.word, found.line, found.line))
+    for block in blocks:
+        others = _fields_of_another(block)
+        # A sentence about a printout may name an argument by another project's word.
+        prose = [f for f in others if f.in_prose]
+        block.is_mixed |= len(prose) < len(others)
+        block.fields = [f for f in block.fields if f not in prose]
     blocks = [b for b in blocks if b.fields]
     for block in blocks[:-1]:  # the end of the text may have cut a value of the last block
         block.is_mixed |= any(f.value.fault == "broken" for f in block.fields)
-    for block in blocks:
-        block.is_mixed |= _has_words_of_another(block)
     _mark_mixed(blocks)
     return [b for b in blocks if b.shows_arguments or b.is_mixed or b.is_cut]
 
@@ -399,15 +415,13 @@ def _blocks_of(stream: Lines) -> list[Block]:
 _WORDS_OF_FORMS = frozenset(word for form in FORMS for word in form.words)
 
 
-def _has_words_of_another(block: Block) -> bool:
-    """Return whether a block contains words of another project's printout."""
+def _fields_of_another(block: Block) -> list[Field]:
+    """Return the fields of a block whose words are printed only by other projects."""
     own = form_of(block).words
-    if not own:
-        return False
     # The word at the end of the text may be the start of a longer word, so it is not compared.
     whole = [f for f in block.fields if f.value.numbers or f.value.fault != "cut"]
-    words = {f.word for f in whole if f.strong}
-    return not (words & _WORDS_OF_FORMS).issubset(own)
+    others = _WORDS_OF_FORMS.difference(own) if own else ()
+    return [f for f in whole if f.strong and f.word in others]
 
 
 def _add(blocks: list[Block], found: Field) -> None:
@@ -446,7 +460,7 @@ def _mark_mixed(blocks: list[Block]) -> None:
     last block its end.
     """
     runs: list[list[Block]] = []
-    for before, block in pairwise([Block(), *blocks]):
+    for before, block in pairwise([Block(), *(b for b in blocks if not b.is_prose)]):
         near = FAR_LINES if before.is_mixed else NEAR_LINES
         if runs and block.first_line - before.last_line <= near and _agree(before, block):
             runs[-1].append(block)
