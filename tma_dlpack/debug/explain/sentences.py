@@ -297,9 +297,7 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: tma.Target) ->
     given["data_type"] = (
         None if read.data_type == dtypes.data_type_of(view.dtype) else read.data_type
     )
-    if read.kind == "tiled":
-        given |= {"allow": (), "shape": None, "strides": None, "offset": 0}
-        given |= {name: value for name, value in options.items() if name in (*given, *_RARE)}
+    given |= {name: value for name, value in options.items() if name in (*given, "allow", *_RARE)}
     # Some options add dimensions, so the map may have another rank than the tensor. Then only the
     # driver's arguments are checked.
     if read.rank not in (None, len(given.get("shape") or shape)):
