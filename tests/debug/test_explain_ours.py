@@ -91,6 +91,23 @@ COLUMNS = (
 )
 
 
+@pytest.mark.parametrize(
+    ("shown", "dtype", "options", "rule", "found"),
+    [
+        (7, "{2, 16, 1}", "data_type=7", "DATA_TYPE_OVERRIDE",
+         "data_type is FLOAT32 for a tensor of float16"),
+        (-1, "{5, 64, 1}", "offset=0", "DTYPE", "tensor.dtype is complex64"),
+        (0, "{10, 8, 1}", "data_type=0", "OOB_NAN", "oobfill is nan for the map type UINT8"),
+        (0, "{10, 8, 1}", "offset=0", "OOB_NAN_FLOAT8", "oobfill is nan for the map type UINT8"),
+    ],
+)  # fmt: skip
+def test_a_data_type_that_the_call_asks_for_is_an_option(shown, dtype, options, rule, found):
+    text = with_options(options, "{16, 16}").replace("tensorDataType=6", f"tensorDataType={shown}")
+    text = text.replace("oobFill=0", "oobFill=1").replace("{2, 16, 1}", dtype)
+    (report,) = tma.explain(text).reports
+    assert [(v.rule, v.found) for v in report.violations] == [(rule, found)]
+
+
 def columns(options, address=0x7F0000000000):
     return COLUMNS.replace("OPTIONS", options).replace("ADDRESS", f"{address:#x}")
 

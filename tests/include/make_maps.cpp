@@ -100,4 +100,15 @@ int main()
   say([&] { tma_dlpack::make_tma_descriptor(deep, {16, 64}, Swizzle::bytes128, flat); });
 
   say([&] { tma_dlpack::make_tma_descriptor(matrix, {16, 64}, Swizzle::bytes128_atom_64B); });
+
+  // a data type of another size than the dtype, in an enum, and not in the enum; and no type at all
+  tma_dlpack::MakeOptions typed;
+  typed.data_type = 7;
+  say([&] { tma_dlpack::make_tma_descriptor(matrix, {16, 64}, Swizzle::bytes128, typed); });
+  typed.data_type = 9;
+  say([&] { tma_dlpack::make_tma_descriptor(matrix, {16, 64}, Swizzle::bytes128, typed); });
+  typed.data_type = 99;
+  say([&] { tma_dlpack::make_tma_descriptor(matrix, {16, 64}, Swizzle::bytes128, typed); });
+  matrix.dtype = {5, 64, 1};
+  say([&] { tma_dlpack::make_tma_descriptor(matrix, {16, 8}, Swizzle::none); });
 }

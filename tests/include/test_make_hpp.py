@@ -120,6 +120,23 @@ def test_a_swizzle_of_sm_100_reaches_the_rules(lines):
     assert "; broken: ATOM_SWIZZLE; " in lines[18]
 
 
+def test_a_data_type_that_the_call_asks_for_is_an_argument_and_an_option(lines):
+    override, reread, unknown, untyped = lines[19:23]
+    assert "(tensorDataType=7, " in override
+    assert f"; options: data_type=7; {TENSOR}; broken: DATA_TYPE_OVERRIDE; " in override
+    assert "(tensorDataType=9, " in reread
+    assert f"; options: data_type=9; {TENSOR}; {NO_GPU}; " in reread
+    assert "; options: data_type=99, box_sizes={16, 64}; " in unknown
+    assert "(tensorDataType=-1, " in untyped
+    found = [report.violations for report in tma.explain("\n".join(lines[19:23])).reports]
+    assert [[violation.found for violation in violations] for violations in found] == [
+        ["data_type is FLOAT32 for a tensor of float16"],
+        [],
+        ["data_type is 99"],
+        ["tensor.dtype is complex64"],
+    ]
+
+
 def test_explain_reads_the_line(lines):
     (report,) = tma.explain(lines[0]).reports
     rules = [violation.rule for violation in report.violations]

@@ -106,7 +106,8 @@ inline std::string as_call(const TmaDlpackDescribed& c, const TmaDlpackOptions& 
   std::int64_t strides[TMA_DLPACK_MAX_RANK - 1];
   for (int d = 0; d < rank - 1; ++d) strides[d] = c.stride_bits[d] / 8;
   std::string text = std::string(functions[c.kind]) +
-                     "(tensorDataType=" + std::to_string(c.data_type) +
+                     "(tensorDataType=" +
+                     std::to_string(c.asked_type == TMA_DLPACK_OWN_TYPE ? c.data_type : c.asked_type) +
                      ", tensorRank=" + std::to_string(c.rank) +
                      ", globalAddress=" + hex(static_cast<std::uint64_t>(c.address)) +
                      ", globalDim=" + braced(c.global_dim, rank) +
@@ -259,6 +260,8 @@ inline Asked start(int kind, Swizzle swizzle, const MakeOptions& more)
     if (allowed(id) == 0) append(asked.not_allowable, id);
   }
   if (!ids.empty()) asked.beside += ", allow={" + ids + "}";
+  if (options.asked_type != TMA_DLPACK_OWN_TYPE)
+    asked.beside += ", data_type=" + std::to_string(options.asked_type);
   // Store the value of each option in TMA_DLPACK_RARE_OPTIONS. If the value is not the default,
   // also append the option as text.
   const MakeOptions usual;

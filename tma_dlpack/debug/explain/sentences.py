@@ -278,9 +278,11 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: tma.Target) ->
     if len(dtype) != 3 or len(device) != 2 or not one_each:
         return check_printed(read, target)
     (code, bits, lanes), (device_type, device_id) = dtype, device
+    # A line without a call does not show the map's address, so an aligned address replaces it.
     # The map's address includes the option `offset`, which is a number of elements. The tensor's
     # address does not include it.
-    address = (read.global_address or 0) - options.get("offset", 0) * bits * lanes // 8
+    address = 1 << 32 if read.global_address is None else read.global_address
+    address -= options.get("offset", 0) * bits * lanes // 8
     try:
         layout = dlpack.Layout(device_type, device_id, code, bits, lanes, 0, shape, strides)
         view = dlpack.TensorView(address, *dlpack.check_layout(layout), "DLTensor")
@@ -293,10 +295,10 @@ def check_call(line: RefusedCall, read: PrintedArguments, target: tma.Target) ->
     for name in _OPTIONS + (("box_sizes",) if read.kind == "tiled" else COLUMN):
         value = getattr(read, OF_DRIVER.get(name, name))
         given[name] = value[::-1] if isinstance(value, tuple) else value
-    # Pass the data type only if it does not follow from the tensor's dtype.
-    given["data_type"] = (
-        None if read.data_type == dtypes.data_type_of(view.dtype) else read.data_type
-    )
+    # Pass the data type only if it does not follow from the tensor's dtype. -1 means that no map
+    # has elements of this dtype. The option data_type replaces this value.
+    own_type = dtypes.data_type_of(view.dtype)
+    given["data_type"] = None if read.data_type in (-1, own_type) else read.data_type
     given |= {name: value for name, value in options.items() if name in (*given, "allow", *_RARE)}
     # Some options add dimensions, so the map may have another rank than the tensor. Then only the
     # driver's arguments are checked.
