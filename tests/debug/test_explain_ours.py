@@ -142,6 +142,7 @@ def test_names_that_cannot_be_allowed_are_named_with_those_that_can():
     [
         ("box_sizes={} has 0 entries, and a tensor map has 1 to 5 dimensions", "box_sizes"),
         ("split_inner and ragged are options of tiled maps", "split_inner"),
+        ("the tensor is undefined, or its layout is not strided; pass x.to_dense()", "tensor"),
         (
             "the tensor is lazily negated or conjugated; pass x.resolve_neg().resolve_conj()",
             "tensor",

@@ -23,7 +23,10 @@ struct Tensor
     const std::int64_t* data() const { return first; }
   };
   std::int64_t shape[2] = {128, 64}, steps[2] = {64, 1};
-  bool negated = false;
+  bool negated = false, exists = true;
+  enum class Layout : signed char { strided, sparse } kind = Layout::strided;
+  bool defined() const { return exists; }
+  Layout layout() const { return kind; }
   int scalar_type() const { return 15; }
   bool is_neg() const { return negated; }
   bool is_conj() const { return false; }
@@ -31,7 +34,7 @@ struct Tensor
   int get_device() const { return -1; }
   int dim() const { return 2; }
   Sizes sizes() const { return {shape}; }
-  Sizes strides() const { return {steps}; }
+  Sizes strides() const { return exists && kind == Layout::strided ? Sizes{steps} : throw "no strides"; }
   void* data_ptr() const { return reinterpret_cast<void*>(0x7f0000000000); }
 };
 
@@ -111,4 +114,10 @@ int main()
   say([&] { tma_dlpack::make_tma_descriptor(matrix, {16, 64}, Swizzle::bytes128, typed); });
   matrix.dtype = {5, 64, 1};
   say([&] { tma_dlpack::make_tma_descriptor(matrix, {16, 8}, Swizzle::none); });
+
+  Tensor undefined, sparse;
+  undefined.exists = false;
+  sparse.kind = Tensor::Layout::sparse;
+  std::puts(tma_dlpack::try_make_tma_descriptor(undefined, {16, 64}).refusal.c_str());
+  std::puts(tma_dlpack::try_make_im2col_descriptor(sparse, {0}, {0}, 32, 16).refusal.c_str());
 }

@@ -137,6 +137,17 @@ def test_a_data_type_that_the_call_asks_for_is_an_argument_and_an_option(lines):
     ]
 
 
+def test_undefined_and_sparse_tensors_are_refused_without_torchs_exception(lines):
+    assert (
+        lines[23:]
+        == [
+            "tma_dlpack: refused: the tensor is undefined, or its layout is not strided; pass "
+            "x.to_dense()"
+        ]
+        * 2
+    )
+
+
 def test_explain_reads_the_line(lines):
     (report,) = tma.explain(lines[0]).reports
     rules = [violation.rule for violation in report.violations]

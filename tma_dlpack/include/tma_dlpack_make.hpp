@@ -385,6 +385,13 @@ inline constexpr bool has_lazy_bits<Tensor, std::void_t<decltype(std::declval<co
   true;
 
 template <class Tensor, class = void>
+inline constexpr bool has_layout = false;  // true for at::Tensor, and for torch::stable::Tensor since torch 2.9
+template <class Tensor>
+inline constexpr bool has_layout<Tensor, std::void_t<decltype(std::declval<const Tensor&>().defined()),
+                                                     decltype(std::declval<const Tensor&>().layout())>> =
+  true;
+
+template <class Tensor, class = void>
 inline constexpr bool is_tvm = false;  // tvm::ffi::Tensor and TensorView
 template <class Tensor>
 inline constexpr bool is_tvm<Tensor, std::void_t<decltype(std::declval<const Tensor&>().dtype().lanes),
@@ -404,6 +411,10 @@ inline constexpr bool is_nanobind<Tensor, std::void_t<decltype(std::declval<cons
 template <class Tensor>
 TensorView view_of_torch(const Tensor& tensor)
 {
+  if constexpr (has_layout<Tensor>)
+    if (!tensor.defined() || static_cast<int>(tensor.layout()) != 0)  // 0 is at::kStrided
+      throw refused("tma_dlpack: refused: the tensor is undefined, or its layout is not strided; pass "
+                    "x.to_dense()");
   if constexpr (has_lazy_bits<Tensor>)
     if (tensor.is_neg() || tensor.is_conj())
       throw refused("tma_dlpack: refused: the tensor is lazily negated or conjugated; pass "
@@ -423,7 +434,8 @@ inline constexpr bool is_none = false;
 
 // Return the view of a tensor. The list at the beginning of this file has the types of tensors.
 // torch's lazily negated and conjugated tensors are refused, because the values in their memory are
-// not negated or conjugated.
+// not negated or conjugated. torch's undefined and sparse tensors are refused, because they have no
+// strides.
 template <class Tensor>
 TensorView view_of(const Tensor& tensor)
 {
