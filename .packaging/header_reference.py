@@ -119,7 +119,7 @@ def declaration(lines: list[str], at: int) -> str | None:
     macro = re.match(r"(TMA_DLPACK_[A-Z_]+)\((.*?)\)?$", lines[at])
     if macro and macro[1] in MACROS:
         return MACROS[macro[1]].format(*macro[2].split(", "))
-    if not DECLARES.match(lines[at]) or lines[at - 1].startswith("template"):
+    if not DECLARES.match(lines[at]) or lines[at - 1].endswith(">"):  # the end of a template head
         return None
     words: list[str] = []
     for line in lines[at:]:

@@ -79,6 +79,10 @@ def test_every_overload_of_a_verb_stands_in_its_entry(verbs):
         "template <unsigned dimension> void replace_global_dim(Map* map, unsigned value)"
     ]
     assert "PipelineState producer()" in signatures["PipelineState"]
+    # A template head of two lines belongs to one declaration.
+    assert len(signatures["tcgen05_instruction_descriptor"]) == 1
+    assert len(signatures["wgmma"]) == 2
+    assert all(s.startswith("template <") for s in signatures["wgmma"])
 
 
 @needs_nvcc
