@@ -47,6 +47,42 @@ def test_setup_py_and_the_first_import_build_the_same_sources():
         assert "-gencode=arch=compute_90a,code=sm_90a" in text_of(name)
 
 
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
+def test_cmake_finds_only_the_versions_of_the_request(tmp_path):
+    for file in Path(tma.get_include()).glob("*.cmake"):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "tma_dlpack_tables.h").write_text("#define TMA_DLPACK_VERSION 10203\n")
+    requests = {
+        "1.2.3": True,
+        "1.0": True,
+        "1.2.4": False,
+        "2.0": False,
+        "1.2.3 EXACT": True,
+        "1.2.2 EXACT": False,
+        "1.0...1.2.3": True,
+        "1.0...1.3": True,
+        "1.0...2.0": True,
+        "1.0...1.2": False,
+        "1.0...<1.2.4": True,
+        "1.0...<1.2.3": False,
+        "1.2.4...1.3": False,
+        "0.4...1.3": False,
+    }
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.19)\nproject(finds LANGUAGES NONE)\n"
+        + "".join(
+            f"set(tma_dlpack_DIR {tmp_path})\n"
+            f"find_package(tma_dlpack {request} CONFIG QUIET)\n"
+            'message("found: ${tma_dlpack_FOUND}")\n'
+            for request in requests
+        )
+    )
+    command = ["cmake", "-S", tmp_path, "-B", tmp_path / "build"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = [word == "1" for word in re.findall(r"found: (\d)", done.stderr)]
+    assert dict(zip(requests, found, strict=True)) == requests
+
+
 @pytest.mark.slow
 @needs_nvcc
 def test_cmake_builds_the_handler_of_jax(tmp_path):
