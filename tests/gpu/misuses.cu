@@ -126,6 +126,28 @@ KERNEL(state_advanced_once)
   give(out, smem + TILE_BYTES);
 }
 
+// All threads advance the state, and one thread uses it.
+KERNEL(state_that_one_thread_uses)
+{
+  START(1)
+  PipelineState<1> state = PipelineState<1>::producer();
+  if (first) init(full + 1);
+  __syncthreads();
+  for (int i = 0; i < 3; ++i, state.advance())
+  {
+    if (first)
+    {
+      wait(full + 1, state.phase());
+      arrive_expect_tx(full, TILE_BYTES);
+      load(smem, map, full, 0, 0);
+    }
+    wait(full, i % 2);
+    __syncthreads();
+    if (first) arrive(full + 1);
+  }
+  give(out, smem);
+}
+
 // The producer starts its first round with the readers' phase.
 KERNEL(state_of_a_reader_for_the_producer)
 {
@@ -309,8 +331,8 @@ const Misuse MISUSES[] = {
   ROW(prefetch_of_the_wrong_rank) ROW(bulk_of_24_bytes) ROW(bulk_from_8_bytes_off)
   ROW(bulk_to_8_bytes_off) ROW(bulk_beyond_shared_memory) ROW(bulk_from_shared_memory)
   ROW(bulk_of_more_bytes_than_expected) ROW(bulk_right) ROW(state_advanced_twice)
-  ROW(state_advanced_once) ROW(state_of_a_reader_for_the_producer) ROW(bulk_store_of_24_bytes)
-  ROW(bulk_store_8_bytes_off) ROW(halo_to_the_left) ROW(an_arrive_that_counts_two)
+  ROW(state_advanced_once) ROW(state_that_one_thread_uses) ROW(state_of_a_reader_for_the_producer)
+  ROW(bulk_store_of_24_bytes) ROW(bulk_store_8_bytes_off) ROW(halo_to_the_left) ROW(an_arrive_that_counts_two)
   ROW(bulk_multicast_to_no_block) ROW(bulk_reduction_of_24_bytes) ROW(wgmma_by_tcgen05s_descriptor)
 };
 

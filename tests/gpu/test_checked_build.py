@@ -135,7 +135,11 @@ def test_without_the_check_a_misuse_is_what_it_was(name, run):
 
 
 @pytest.mark.parametrize(
-    "name", ["nothing_wrong", "map_in_global_memory", "bulk_right", "state_advanced_once"]
+    "name",
+    [
+        *("nothing_wrong", "map_in_global_memory", "bulk_right", "state_advanced_once"),
+        "state_that_one_thread_uses",
+    ],
 )
 @pytest.mark.parametrize("options", [(), (CHECKED,)], ids=["plain", "checked"])
 def test_what_is_right_is_right_with_and_without(name, options, run):

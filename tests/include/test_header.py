@@ -370,10 +370,12 @@ __global__ void kernel(const __grid_constant__ Map map, const __grid_constant__ 
 
 
 @needs_nvcc
-def test_the_neighbours_of_what_is_refused_compile(tmp_path):
+@pytest.mark.parametrize("check", [0, 1], ids=["plain", "checked"])
+def test_the_neighbours_of_what_is_refused_compile(check, tmp_path):
     source = tmp_path / "neighbours.cu"
     source.write_text(NEIGHBOURS)
-    built = nvcc(source, "-std=c++17", SM_90A, "-cubin", out=tmp_path / "out.cubin")
+    options = ["-std=c++17", SM_90A, "-c", f"-DTMA_DLPACK_CHECK={check}"]
+    built = nvcc(source, *options, out=tmp_path / "out.o")
     assert built.returncode == 0, built.stderr
 
 

@@ -71,6 +71,34 @@ def test_with_a_smaller_count_the_phase_never_ends():
     assert not done.ok
 
 
+#: Statements of a warp -> the values in `out`; None if a checked build traps.
+STATES = {
+    "for (int t = 0; t < 4; ++t, at.advance()) if (elect_one()) use(t);": [10, 11, 0, 1],
+    "for (int t = 0; t < 3; ++t, at.advance()) if (threadIdx.x == 0) use(t);"
+    "if (threadIdx.x == 1) use(3);": [10, 11, 0, 1],
+    "if (elect_one()) at.advance(), at.advance(), use(0), at.advance(3), use(1);": [0, 11, 9, 9],
+    "if (elect_one()) use(0), at.advance(), at.advance(0), use(1);": [10, 11, 9, 9],
+    "if (elect_one()) use(0), at.advance(), at.advance();": [10, 9, 9, 9],
+    "if (elect_one()) use(0), at.advance(), at.advance(), use(1);": None,
+    "if (elect_one()) use(0), at.advance(2), at.advance(3), use(1);": None,
+}
+
+
+@pytest.mark.parametrize("body", STATES)
+@pytest.mark.parametrize("check", [0, 1], ids=["plain", "checked"])
+def test_a_checked_state_traps_only_in_a_thread_that_uses_it_and_skips_a_stage(body, check):
+    source = HEAD + 'extern "C" __global__ void kernel(int* out)\n{'
+    source += "auto at = PipelineState<2>::producer();"
+    source += f"auto use = [&](int i) {{ out[i] = at.stage() + 10 * at.phase(); }}; {body}}}"
+    out, options = np.full(4, 9, np.int32), (f"-DTMA_DLPACK_CHECK={check}",)
+    done = tma.run_kernel(source, "kernel", grid=1, block=32, args=(out,), options=options)
+    if check and STATES[body] is None:
+        assert [finding.rule for finding in done.findings] == ["TRAP"]
+    else:
+        assert done.ok
+        assert STATES[body] in (None, out.tolist())
+
+
 SPREADS = """
   __shared__ Barrier full;
   if (threadIdx.x == 0) init(&full), arrive_expect_tx(&full, 512);

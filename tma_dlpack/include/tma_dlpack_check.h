@@ -1212,44 +1212,55 @@ using unchecked::tcgen05_mma;
 using unchecked::tcgen05_store;
 #endif
 
-// A PipelineState that records whether the kernel has read its stage or phase after the last
-// advance().
+// A PipelineState that reports a stage that a thread skipped. A thread skips a stage if it uses the
+// state (that is, it reads a stage or a phase), calls advance() twice, and then uses the state again.
+// All threads of a warp may advance a state that only one thread uses.
 template <unsigned stages>
 class PipelineState
 {
-  unchecked::PipelineState<stages> state = {};
-  mutable bool is_used = true;
+  unchecked::PipelineState<stages> state = {}, skipped = {};
+  const char* file = nullptr;  // the call of advance() that skipped a stage, or null
+  int line = 0;
+  mutable bool was_used = false, is_used = false;  // at any time, since the last advance()
 
-  __device__ void check(const char* file, int line)
+  __device__ void refuse_skipped() const
   {
-    const struct { const char* file; int line; } at{file, line};
-    TMA_DLPACK_REQUIRE(is_used, at, "advance", "stage %u, phase %u was advanced past without a use",
+    TMA_DLPACK_REQUIRE(file == nullptr, *this, "advance",
+                       "stage %u, phase %u was advanced past without a use",
                        "call advance() once for each stage, or pass the number that others take",
-                       state.stage(), state.phase());
-    is_used = false;
+                       skipped.stage(), skipped.phase());
+  }
+
+  __host__ __device__ constexpr void use() const
+  {
+#ifdef __CUDA_ARCH__
+    if (file != nullptr) refuse_skipped();
+    was_used = is_used = true;
+#endif
   }
 
 public:
-  __device__ static PipelineState producer()
+  __host__ __device__ static constexpr PipelineState producer()
   {
     PipelineState first;
     first.state = first.state.producer();
     return first;
   }
 
-  __device__ unsigned stage() const { return is_used = true, state.stage(); }
-  __device__ unsigned phase() const { return is_used = true, state.phase(); }
+  __host__ __device__ constexpr unsigned stage() const { return use(), state.stage(); }
+  __host__ __device__ constexpr unsigned phase() const { return use(), state.phase(); }
 
-  __device__ void advance(const char* file = TMA_DLPACK_FILE, int line = TMA_DLPACK_LINE)
+  __host__ __device__ constexpr void advance(unsigned steps = 1,
+                                             [[maybe_unused]] const char* from = TMA_DLPACK_FILE,
+                                             [[maybe_unused]] int at = TMA_DLPACK_LINE)
   {
-    check(file, line);
-    state.advance();
-  }
-
-  __device__ void advance(unsigned steps, const char* file = TMA_DLPACK_FILE,
-                          int line = TMA_DLPACK_LINE)
-  {
-    check(file, line);
+#ifdef __CUDA_ARCH__
+    if (steps != 0)
+    {
+      if (was_used && !is_used && file == nullptr) skipped = state, file = from, line = at;
+      is_used = false;
+    }
+#endif
     state.advance(steps);
   }
 };
