@@ -120,4 +120,7 @@ int main()
   sparse.kind = Tensor::Layout::sparse;
   std::puts(tma_dlpack::try_make_tma_descriptor(undefined, {16, 64}).refusal.c_str());
   std::puts(tma_dlpack::try_make_im2col_descriptor(sparse, {0}, {0}, 32, 16).refusal.c_str());
+
+  deep.strides = nullptr;
+  say([&] { tma_dlpack::make_im2col_descriptor(deep, {-1, -2}, {1, 2}, 32, 64, Swizzle::bytes64); });
 }

@@ -139,13 +139,24 @@ def test_a_data_type_that_the_call_asks_for_is_an_argument_and_an_option(lines):
 
 def test_undefined_and_sparse_tensors_are_refused_without_torchs_exception(lines):
     assert (
-        lines[23:]
+        lines[23:25]
         == [
             "tma_dlpack: refused: the tensor is undefined, or its layout is not strided; pass "
             "x.to_dense()"
         ]
         * 2
     )
+
+
+def test_an_im2col_call_that_cannot_be_described_is_shown_by_its_arguments(lines):
+    corners = "pixel_box_lower_corner={-1, -2}, pixel_box_upper_corner={1, 2}"
+    assert lines[25].startswith(
+        f"tma_dlpack: refused: rules=documented; options: {corners}, channels_per_pixel=32, "
+        "pixels_per_column=64; tensor: dtype={2, 16, 1}, "
+    )
+    found = tma.explain(lines[25])
+    assert [v.rule for v in found.reports[0].violations] == ["RANK"]
+    assert found.requests[0].kind == "im2col"
 
 
 def test_explain_reads_the_line(lines):

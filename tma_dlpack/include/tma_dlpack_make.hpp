@@ -169,7 +169,13 @@ inline std::string refusal(const TmaDlpackTensor& tensor, const TmaDlpackDescrib
                       : o.kind == TMA_DLPACK_TILED ? "libcu++"
                                                    : "documented";
   std::string beside = asked.beside;
-  if (c == nullptr && o.kind == TMA_DLPACK_TILED) beside += ", box_sizes=" + braced(o.box_sizes, o.box_count);
+  if (c == nullptr && o.kind == TMA_DLPACK_TILED)
+    beside += ", box_sizes=" + braced(o.box_sizes, o.box_count);
+  else if (c == nullptr)
+    beside += ", pixel_box_lower_corner=" + braced(o.lower, o.lower_count) +
+              ", pixel_box_upper_corner=" + braced(o.upper, o.upper_count) +
+              ", channels_per_pixel=" + std::to_string(o.channels) +
+              ", pixels_per_column=" + std::to_string(o.pixels);
   return "tma_dlpack: refused: " + (c == nullptr ? "" : as_call(*c, o) + "; ") + "rules=" + rules + "; " +
          (beside.empty() ? "" : "options: " + beside.substr(2) + "; ") + as_tensor(tensor) +
          (why.empty() ? "" : "; " + why) + "; tma-dlpack explain says why";

@@ -261,7 +261,7 @@ def read_call(line: RefusedCall, number: int) -> PrintedArguments:
     for corner in CORNERS:
         if f"{corner}_width" in shown:
             shown[corner] = (shown.pop(f"{corner}_width"),)
-    kind = KIND_OF.get(line.function, "tiled")
+    kind = KIND_OF.get(line.function, "im2col" if CORNERS[0] in line.options else "tiled")
     known = {name: shown[name] for name in arguments_of(kind) if name in shown}
     return PrintedArguments(kind=kind, **where, **known)
 
