@@ -437,3 +437,39 @@ def test_st_async_arrives_with_its_bytes_at_the_other_block():
     np.testing.assert_array_equal(out.reshape(2, -1), [np.arange(128) + 1000, np.arange(128)])
     unwaited, _ = run(*code, READ, CLUSTER_SYNC, grid=2, cluster=2)
     assert "LOAD_WAIT" in rules(unwaited)
+
+
+ADD_THERE = {
+    "red.async": "add.u32 %r9, %r9, %r0;\nred.async.relaxed.cluster.shared::cluster"
+    ".mbarrier::complete_tx::bytes.add.u32 [%r9], %t, [%r8];",
+    "cp.reduce": only(
+        0,
+        "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 "
+        "[%r9], [tile+512], 512, [%r8];",
+    ),
+}
+
+
+@pytest.mark.parametrize("way", ADD_THERE)
+def test_an_asynchronous_sum_at_another_block_begins_with_what_that_wrote(way):
+    zero = "st.shared.u32 [%word], 5;"
+    there = "mov.u32 %r9, tile;\nmapa.shared::cluster.u32 %r9, %r9, %r7;"
+    code = (
+        only(0, init(), INIT_FENCE, arm()),
+        zero,
+        "st.shared.u32 [%word+512], %t;",
+        FENCE,
+        CLUSTER_SYNC,
+        TO_NEXT,
+        there,
+        ADD_THERE[way],
+        wait(),
+        READ,
+        RESULT,
+        CLUSTER_SYNC,
+    )
+    found, out = run(*code, grid=2, cluster=2)
+    assert found.ok, str(found)
+    np.testing.assert_array_equal(out.reshape(-1)[:128], np.arange(128) + 5)
+    without = [piece for piece in code if piece is not zero]
+    assert rules(run(*without, grid=2, cluster=2)[0]) == {"UNINITIALISED_SHARED"}

@@ -242,6 +242,28 @@ RIGHT = {
         None,
     ),
     "atomics of all threads at one word": (("atom.global.add.u32 %r5, [%flag], 1;",), None),
+    "a sum in shared memory that is zero first": (
+        (
+            only(0, "st.shared.u32 [tile], 0;"),
+            SYNC,
+            "red.shared.add.u32 [tile], 1;",
+            SYNC,
+            "ld.shared.u32 %r5, [tile];",
+            RESULT,
+        ),
+        np.full(128, 128),
+    ),
+    "a sum in shared memory that an exchange makes zero": (
+        (
+            only(0, "atom.shared.exch.b32 %r6, [tile], 0;"),
+            SYNC,
+            "atom.shared.add.u32 %r6, [tile], 1;",
+            SYNC,
+            "ld.shared.u32 %r5, [tile];",
+            RESULT,
+        ),
+        np.full(128, 128),
+    ),
     "threads that store the same value": (
         ("st.shared.u32 [tile], 5;", SYNC, "ld.shared.u32 %r5, [tile];", RESULT),
         np.full(128, 5),
@@ -479,6 +501,14 @@ WRONG = {
         "BARRIER_ARRIVALS",
     ),
     "shared memory that nobody wrote": ((READ,), "UNINITIALISED_SHARED"),
+    "a sum in shared memory that nobody wrote": (
+        ("red.shared.add.u32 [tile], 1;",),
+        "UNINITIALISED_SHARED",
+    ),
+    "a lock in shared memory that nobody wrote": (
+        (only(0, "st.shared.u32 [tile+4], 0;", "atom.shared.cas.b32 %r6, [tile], 0, 1;"),),
+        "UNINITIALISED_SHARED",
+    ),
     "a load overtakes reads at the block's barrier": (
         (*LOADED, wait(), READ, SYNC, only(0, arm(), load()), wait(0, 1), RESULT),
         "PROXY_FENCE",

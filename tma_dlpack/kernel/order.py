@@ -381,6 +381,9 @@ class Order:
         stamps = self.clock[slots].astype(np.int64) << CLOCK_SHIFT | site << SITE_SHIFT
         stamps |= lanes % _WARP | (ATOMIC if strong else 0)
         if write or atomic:
+            # An exchange writes its own operand, so it may be the first write.
+            if atomic and ".exch" not in g.code.opcode:
+                self._check_initialised(g, lanes, shadow, shadow.writer[units])
             self._check_write(g, lanes, shadow, units, agents, slots, stamps, data)
         else:
             self._check_read(g, lanes, shadow, units, agents, slots, stamps)
@@ -397,15 +400,21 @@ class Order:
         for slot in self.slots_at(g.block, lanes).tolist():
             block.sync.remote[slot] = int(self.clock[slot]), g.block, g.code, int(lanes[0])
 
+    def _check_initialised(
+        self, g: Any, lanes: IntArray, shadow: Shadow, writers: npt.NDArray[Any]
+    ) -> None:
+        """Report the threads that read shared memory without a writer."""
+        if shadow.is_shared and not writers.all():
+            lane = lanes[(writers == 0).any(axis=1)]
+            self._report(g, lane, "uninitialised", None, None)
+
     def _check_read(
         self, g: Any, lanes: IntArray, shadow: Shadow, units: IntArray, agents: IntArray,
         slots: IntArray, stamps: IntArray,
     ) -> None:  # fmt: skip
         if shadow.is_written:
             writers, last = shadow.writer[units], shadow.stamp[units]
-            if shadow.is_shared and not writers.all():
-                lane = lanes[(writers == 0).any(axis=1)]
-                self._report(g, lane, "uninitialised", None, None)
+            self._check_initialised(g, lanes, shadow, writers)
             wrong = self._unknown(SEEN, slots[:, None], writers, last)
             if wrong is not None:
                 self._meet(g, lanes, "read", wrong, writers, last, agents, stamps)
@@ -586,6 +595,8 @@ class Order:
         stamp = clock << CLOCK_SHIFT | site << SITE_SHIFT | (ATOMIC if atomic else 0)
         is_async = self.is_async[agent] and not generic
         fenced = (_fenced(shadow),) * 2 if is_async else (SEEN, DONE)
+        if atomic and shadow.is_shared and not shadow.writer[units].all():
+            self._report(g, lanes, "uninitialised async", None, None)
         if shadow.is_written:
             writers, last = shadow.writer[units], shadow.stamp[units]
             if atomic:
