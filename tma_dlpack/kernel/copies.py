@@ -772,10 +772,11 @@ class _RemoteStore(Pending):
         barrier: Barrier,
         kind: str,
         op: str,
+        known: Clocks | None,
     ) -> None:
         super().__init__(g, f"a remote store of {data.size} bytes")
         self._block, self._places, self._data, self._barrier = block, places, data, barrier
-        self._kind, self._op = kind, op
+        self._kind, self._op, self._known = kind, op, known
 
     def happen(self) -> None:
         smem = self._block.smem
@@ -784,7 +785,7 @@ class _RemoteStore(Pending):
         for place, data in zip(self._places, self._data, strict=True):
             old = smem[place]
             smem[place] = reduce_bytes(self._kind, self._op, old, data) if self._op else data
-        self._barrier.transact(self._data.size)
+        self._barrier.transact(self._data.size, self._known)
 
 
 @operation("st.async", "red.async")
@@ -805,15 +806,16 @@ def _store_async(code: Instruction) -> Operation:
         for where, lanes in each(g, mask, barrier):
             block, _ = place_of(g, where, g.lanes[lanes])
             found = barrier_at(g, where, g.lanes[lanes])
-            offsets = at[lanes] & OFFSET_MASK
+            offsets, known = at[lanes] & OFFSET_MASK, None
             if order is not None:
+                known = order.issue(g, g.lanes[lanes])
                 agent, units = found.load_agent(), order.units(block, offsets, data.shape[1])
                 order.async_write(
-                    g, g.lanes[lanes], block, units, agent, found.phase + 1, atomic=bool(op),
-                    generic=True,
+                    g, g.lanes[lanes], block, units, agent, found.phase + 1, known=known,
+                    atomic=bool(op), generic=True,
                 )  # fmt: skip
             places = offsets[:, None] + np.arange(data.shape[1])
-            g.machine.add(_RemoteStore(g, block, places, data[lanes], found, kind, op))
+            g.machine.add(_RemoteStore(g, block, places, data[lanes], found, kind, op, known))
 
     return Operation(run)
 
