@@ -354,6 +354,50 @@ def test_a_block_ends_behind_what_others_do_in_its_memory():
     assert rules(run(*code, grid=2, cluster=2)[0], "warning") == {"BLOCK_ENDED"}
 
 
+COPY_THERE = (
+    "mov.u32 %r9, tile;\nmapa.shared::cluster.u32 %r9, %r9, %r7;\n"
+    "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
+    "[%r9], [tile+512], 512, [%r8];"
+)
+SEND_WORD = (
+    "mov.u32 %r9, tile;\nmapa.shared::cluster.u32 %r9, %r9, %r7;\n"
+    "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r9], %t, [%r8+8];"
+)
+
+
+# Ways in which block 0 learns from block 1 that its copy is complete.
+TOLD = {
+    "a barrier of the cluster": (CLUSTER_SYNC,),
+    "a relaxed barrier of the cluster": (CLUSTER_SYNC.replace("arrive", "arrive.relaxed"),),
+    "an arrival": (
+        only(1, only(0, ARRIVE_THERE.replace("%r8", "%r8+8")), of="%block"),
+        only(0, wait(1), of="%block"),
+    ),
+    "st.async": (
+        only(1, only(0, SEND_WORD), of="%block"),
+        only(0, only(0, arm(1, 4)), wait(1), of="%block"),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", TOLD)
+def test_a_block_ends_behind_its_copy_to_another_block(way):
+    code = (
+        only(0, init(), init(1), INIT_FENCE, arm()),
+        "st.shared.u32 [%word+512], %t;",
+        FENCE,
+        CLUSTER_SYNC,
+        TO_NEXT,
+        only(0, only(0, COPY_THERE), of="%block"),
+        only(1, wait(), READ, RESULT, of="%block"),
+    )
+    found, out = run(*code, *TOLD[way], grid=2, cluster=2)
+    assert not found.findings, str(found)
+    np.testing.assert_array_equal(out.reshape(-1)[:128], np.arange(128))
+    found, _ = run(*code, grid=2, cluster=2)
+    assert [(f.rule, f.severity) for f in found.findings] == [("BLOCK_ENDED", "warning")]
+
+
 def test_a_barrier_of_another_cluster_is_an_error():
     found, _ = run(
         *READY, "mov.u32 %r8, bars;", "add.u32 %r8, %r8, 0x1000000;", only(0, ARRIVE_THERE)

@@ -118,6 +118,9 @@ class BlockSync:
         #: the slot that the warp has in `Order`. The value is (clock, block of the warp,
         #: instruction, thread).
         self.remote: dict[int, tuple[int, Any, Any, int]] = {}
+        #: Last copy from the shared memory of this block to another block. The key is the agent of
+        #: the copy in `Order`. The value is (clock, instruction, thread).
+        self.sent: dict[int, tuple[int, Any, int]] = {}
         # Number of a warpgroup -> the accumulator registers that its pending products may write.
         self.accumulators: dict[int, Flying] = defaultdict(Flying)
         # Thread -> generation in which the thread last arrived at the cluster's barrier.
@@ -128,8 +131,8 @@ def end_of_block(block: Any) -> None:
     """Report accesses to a block's shared memory that may happen after the block has ended.
 
     A bulk store is reported if no wait_group covers it, because the store may still read the shared
-    memory. A load into the block, or an access by another block, is reported if no warp of the
-    ended block knows that this load or access is complete.
+    memory. A load into the block, a copy from the block to another block, or an access by another
+    block is reported if no warp of the ended block knows that the operation is complete.
     """
     for lane, groups in block.sync.bulk.items():
         left = [store for group in groups.committed[groups.waited :] for store in group]
@@ -158,6 +161,14 @@ def end_of_block(block: Any) -> None:
         if barrier.issued is not None and known[order.slot[barrier.agent]] < barrier.issued[0]:
             _, other, code, lane = barrier.issued
             report_exit(findings, code, other, block, "a load", lane)
+    for agent, (clock, code, lane) in block.sync.sent.items():
+        if known[order.slot[agent]] < clock:
+            findings.add(
+                "BLOCK_ENDED", "warning",
+                "a block may end while a copy from its shared memory is in flight",
+                "let every block of the cluster end after a barrier of the cluster",
+                code=code, place=(block, lane),
+            )  # fmt: skip
 
 
 # -- threads of a block ----------------------------------------------------------------------------

@@ -621,6 +621,8 @@ def _load_line(
         if one.order is not None:
             where = first, first + size_bytes
             one.order.async_read(one.g, one.lanes, owner, where, agent, clock, known=known)
+            if not from_global:
+                owner.sync.sent[agent] = clock, one.g.code, int(one.lanes[0])
 
     chunks = offset // CHUNK + np.arange(size_bytes // CHUNK)
     _load(one, f"load of {size_bytes:,} bytes", places, chunks, fetch, note, bool(op))
