@@ -405,6 +405,75 @@ def test_a_barrier_of_another_cluster_is_an_error():
     assert rules(found) == {"CLUSTER"}
 
 
+TILE_THERE = "mov.u32 %r9, tile;\nmapa.shared::cluster.u32 %r9, %r9, %r7;\n"
+WORD_THERE = TILE_THERE + "add.u32 %r9, %r9, %r0;\n"
+# Ways in which an instruction writes the 512 bytes of `tile`, here or in the other block.
+INTO_TILE = {
+    "st": (WRITE,),
+    "st there": (WORD_THERE + "st.shared::cluster.u32 [%r9], %t;",),
+    "atom": ("atom.shared.exch.b32 %r5, [%word], %t;",),
+    "stmatrix": (
+        below(
+            32,
+            "shl.b32 %r5, %t, 4;",
+            "mov.u32 %r6, tile;",
+            "add.u32 %r6, %r6, %r5;",
+            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r6], {%t, %t, %t, %t};",
+        ),
+    ),
+    "cp.async": (
+        "add.u64 %rd1, %in, 0;",
+        "cp.async.ca.shared.global [%word], [%rd1], 4;",
+        "cp.async.wait_all;",
+    ),
+    "cp.async.bulk": (only(0, arm(), load()), wait()),
+    "cp.async.bulk.tensor": (only(0, arm(0, TILE), tile()), wait()),
+    "cp.async.bulk there": (
+        only(
+            0,
+            arm(0, 496),
+            TILE_THERE + "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "
+            "[%r9+16], [tile+528], 496, [%r8];",
+        ),
+        wait(),
+    ),
+    "st.async": (
+        only(0, arm()),
+        WORD_THERE + "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 "
+        "[%r9], %t, [%r8];",
+        wait(),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", INTO_TILE)
+def test_a_barrier_is_not_used_after_a_write_over_its_bytes(way):
+    def at(place):
+        return (
+            "st.shared.u32 [%word+512], %t;",
+            FENCE,
+            SYNC,
+            only(0, init(), f"mbarrier.init.shared::cta.b64 [tile+{place}], 1;", INIT_FENCE),
+            CLUSTER_SYNC,
+            TO_NEXT,
+            *INTO_TILE[way],
+            CLUSTER_SYNC,
+            only(0, f"mbarrier.arrive.shared::cta.b64 _, [tile+{place}];"),
+        )
+
+    assert run(*at(512), grid=2, cluster=2)[0].ok
+    assert rules(run(*at(504), grid=2, cluster=2)[0]) == {"BARRIER_OVERWRITTEN"}
+
+
+def test_all_uses_of_an_overwritten_barrier_are_one_finding():
+    found, _ = run(
+        *READY, only(0, "st.shared.u32 [bars], 0;"), SYNC, only(0, arm(), load()), wait()
+    )
+    [finding] = found.findings
+    assert (finding.rule, finding.severity) == ("BARRIER_OVERWRITTEN", "error")
+    assert "st.shared.u32" in finding.evidence[0]
+
+
 # -- maps that the kernel changes ------------------------------------------------------------------
 
 # Copy the map's 128 bytes to %flag, and change the map's address to that of %in + 512.

@@ -49,6 +49,9 @@ STORED = (WRITE, FENCE, SYNC, only(0, STORE, COMMIT, WAIT_READ))
 RELEASE_TO_ASYNC = "fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;"
 OTHER = "st.shared.u32 [%word], 7;"
 AGAIN = (SYNC, OTHER)
+INVALIDATE = "mbarrier.inval.shared::cta.b64 [bars];"
+# The memory of a barrier contains other data after the last use of the barrier.
+OTHER_DATA = (*LOADED, wait(), READ, FENCE, SYNC, only(0, "st.shared.u32 [bars+4], 7;"), SYNC)
 GIVEN = np.arange(128) + 1000
 TID = np.arange(128)
 FLAG = "ld.{how}.gpu.global.u32 %r6, [%flag];"
@@ -95,6 +98,11 @@ def ring(release, wait_empty):
         only(0, arm(0), load(0), wait_empty, arm(2), load(2)),
         above(32, wait(0), READ, release, wait(2), READ, RESULT),
     )
+
+
+def in_tile(code):
+    """Put a barrier into the last bytes of the tile."""
+    return code.replace("bars+0", "tile+504")
 
 
 RIGHT = {
@@ -277,6 +285,22 @@ RIGHT = {
         TID,
     ),
     "a barrier that is initialised, fenced and published": ((*READY, arrive()), None),
+    "the memory of a barrier is used again": (
+        (*OTHER_DATA, "ld.shared.u32 %r5, [bars+4];", RESULT),
+        np.full(128, 7),
+    ),
+    "the memory of a barrier is used again, then for a new barrier": (
+        (*OTHER_DATA, *READY, only(0, arm(), load()), wait()),
+        None,
+    ),
+    "a barrier is invalidated, and its memory is used again": (
+        (*READY, arrive(), SYNC, only(0, INVALIDATE, "st.shared.u32 [bars+4], 7;")),
+        None,
+    ),
+    "a barrier is invalidated after its memory is used again": (
+        (*OTHER_DATA, only(0, INVALIDATE)),
+        None,
+    ),
     "mbarrier.init published by a relaxed arrival of the cluster": (
         (
             only(0, init(), INIT_FENCE),
@@ -470,6 +494,14 @@ WRONG = {
     ),
     "a barrier that nobody published": ((only(0, init(), INIT_FENCE), arrive()), "BARRIER_INIT"),
     "a barrier that is never initialised": ((arrive(),), "BARRIER_INIT"),
+    "a barrier is used after its memory is used for other data": (
+        (*OTHER_DATA, only(0, arrive())),
+        "BARRIER_OVERWRITTEN",
+    ),
+    "a load overwrites the barrier on which it completes": (
+        (only(0, *(in_tile(piece) for piece in (init(), INIT_FENCE, arm(), load()))),),
+        "BARRIER_OVERWRITTEN",
+    ),
     "cp.async without a wait": (
         (
             "mul.wide.u32 %rd1, %t, 4;",

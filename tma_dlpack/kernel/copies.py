@@ -26,6 +26,7 @@ from tma_dlpack.kernel.mbarrier import (
     Barrier,
     barrier_at,
     check_async_use,
+    check_bytes,
     each,
     of_lane,
     place_of,
@@ -298,6 +299,7 @@ class _Load(Pending):
         # pieces arrive in a later phase, correct their clock.
         if order is not None and barrier.phase + 1 != self.clock:
             order.restamp(self.block, here * CHUNK, barrier.load_agent(), barrier.phase + 1)
+        check_bytes(barrier, code=self.code, place=(self._issuer, int(self._lanes[0])))
         barrier.transact(now, self.known)
         if now < total:
             # The remaining pieces stay pending. Keep their bytes, because a load reads its source
@@ -787,6 +789,7 @@ class _RemoteStore(Pending):
         for place, data in zip(self._places, self._data, strict=True):
             old = smem[place]
             smem[place] = reduce_bytes(self._kind, self._op, old, data) if self._op else data
+        check_bytes(self._barrier, code=self.code)
         self._barrier.transact(self._data.size, self._known)
 
 

@@ -22,6 +22,7 @@ _SOURCES = {
     "PROXY_FENCE": "PTX ISA 9.0, Proxies and fence.proxy.async",
     "MAP_FENCE": "PTX ISA 9.0, fence.proxy.tensormap",
     "BARRIER_INIT": "PTX ISA 9.0, mbarrier.init and fence.mbarrier_init",
+    "BARRIER_OVERWRITTEN": "PTX ISA 9.0, Lifecycle of the mbarrier object",
     "BULK_WAIT": "PTX ISA 9.0, cp.async.bulk.wait_group",
     "RACE": "PTX ISA 9.0, Memory consistency model",
     "LOAD_WAIT": "PTX ISA 9.0, mbarrier.try_wait",
@@ -96,9 +97,10 @@ class Findings:
         code = code if g is None else g.code
         line = code.line if code is not None else None
         earlier = line_of(also) or getattr(also, "line", None)
-        # For a missing fence after mbarrier.init, compare only the line of mbarrier.init, because
-        # many lines may use the mbarrier.
-        at = None if rule == "BARRIER_INIT" else line_of(code) or line
+        # Many lines may use an mbarrier. So if a fence after mbarrier.init is missing, or the
+        # mbarrier is overwritten, compare only the line of the mbarrier.init or of the write.
+        of_barrier = rule in ("BARRIER_INIT", "BARRIER_OVERWRITTEN")
+        at = None if of_barrier else line_of(code) or line
         key = rule, severity, at, earlier
         before = self._found.get(key)
         if before is not None:

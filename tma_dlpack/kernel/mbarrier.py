@@ -52,6 +52,8 @@ class Barrier:
     code: Any = None
     #: (slot in `Order`, clock) of the warp that executed the mbarrier.init.
     init: tuple[int, int] = (0, 0)
+    #: The last instruction that wrote over the bytes of the mbarrier.
+    overwritten: Any = None
     #: Whether fence.mbarrier_init followed the mbarrier.init.
     is_fenced: bool = False
     #: Clocks of `Order` that the arrivals of the current phase published.
@@ -143,7 +145,13 @@ def place_of(g: Any, address: int, lanes: Any = None) -> tuple[Any, int]:
 
 
 def barrier_at(g: Any, address: int, lanes: Any) -> Barrier:
-    """Return the barrier at an address; end the run if there is no initialised barrier."""
+    """Return the barrier that a thread uses; end the run if no initialised barrier is there."""
+    barrier = _barrier_at(g, address, lanes)
+    check_bytes(barrier, g=g, lanes=lanes)
+    return barrier
+
+
+def _barrier_at(g: Any, address: int, lanes: Any) -> Barrier:
     block, offset = place_of(g, address, lanes)
     where = f"the barrier {address & _SHARED_BITS:#x}"
     if offset % 8:
@@ -166,6 +174,18 @@ def barrier_at(g: Any, address: int, lanes: Any) -> Barrier:
     found: Barrier = barrier
     _check_init(g, found, lanes)
     return found
+
+
+def check_bytes(barrier: Barrier, **place: Any) -> None:
+    """Report a use of a barrier whose bytes were written; `place` is passed to `Findings.add`."""
+    if barrier.overwritten is not None:
+        barrier.block.machine.findings.add(
+            "BARRIER_OVERWRITTEN", "error",
+            f"the bytes of the mbarrier {barrier.address:#x} are written, and then it is used "
+            "without a new mbarrier.init",
+            "place the mbarrier outside of the tiles and the other data; or mbarrier.init it again "
+            "after the other use of its memory", also=barrier.overwritten, **place,
+        )  # fmt: skip
 
 
 def _check_init(g: Any, barrier: Barrier, lanes: Any) -> None:
@@ -269,7 +289,7 @@ def _init(code: Instruction) -> Operation:
 def _inval(code: Instruction) -> Operation:
     def run(g: Any, mask: BoolArray | None, address: Any) -> None:
         for where, at in each(g, mask, address):
-            barrier = barrier_at(g, where, g.lanes[at])
+            barrier = _barrier_at(g, where, g.lanes[at])
             del barrier.block.sync.barriers[barrier.offset]
 
     return Operation(run)

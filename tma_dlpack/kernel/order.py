@@ -384,6 +384,8 @@ class Order:
             # An exchange writes its own operand, so it may be the first write.
             if atomic and ".exch" not in g.code.opcode:
                 self._check_initialised(g, lanes, shadow, shadow.writer[units])
+            if shadow.is_shared:
+                _overwrite_barriers(g, region, shadow, units)
             self._check_write(g, lanes, shadow, units, agents, slots, stamps, data)
         else:
             self._check_read(g, lanes, shadow, units, agents, slots, stamps)
@@ -609,6 +611,8 @@ class Order:
             self._meet_async(
                 g, lanes, "async overwrite", _fenced(shadow), DONE, known, readers, last
             )
+        if shadow.is_shared:
+            _overwrite_barriers(g, region, shadow, units)
         shadow.note_writes(agent, units, stamp)
 
     def publish_map(self, g: Any, mask: BoolArray | None, region: Any, offset: int) -> None:
@@ -758,6 +762,18 @@ def _only_done(clocks: Clocks) -> Clocks:
 
 def _fenced(shadow: Shadow) -> int:
     return FENCED if shadow.is_shared else FENCED_GLOBAL
+
+
+def _overwrite_barriers(g: Any, block: Any, shadow: Shadow, units: IntArray) -> None:
+    """Mark the mbarriers whose bytes an instruction writes; a use of a marked mbarrier is wrong."""
+    barriers = block.sync.barriers
+    if not barriers:
+        return
+    low, high = int(units.min()), int(units.max())
+    for offset, barrier in barriers.items():
+        first, last = offset // shadow.unit, (offset + 7) // shadow.unit
+        if first <= high and low <= last and ((first <= units) & (units <= last)).any():
+            barrier.overwritten = g.code
 
 
 def _is_same(
