@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tma_dlpack as tma
+from tma_dlpack.kernel import machine
 
 THREADS = 128
 T = np.arange(THREADS)
@@ -238,6 +239,96 @@ def test_what_ends_a_kernel_on_a_gpu_ends_the_run(name):
     assert [finding.rule for finding in run.findings] == [rule]
     assert message in run.findings[0].message
     assert not run.ok
+
+
+TIMER = "long long begin = clock64();"
+#: Code of thread 0 that polls the barrier `full` before it loads a tile, and what it stores.
+BOUNDED = {
+    "a wait with a time limit": ("out[0] = wait_at_most(&full, 0, 2000) ? 1 : 2;", 2),
+    "a wait with a time limit of 2 s": ("out[0] = wait_at_most(&full, 0, 2000000000) ? 1 : 2;", 2),
+    "a loop of 500 polls": (
+        "for (int i = 0; i < 500; ++i) s += 1 + test_wait(&full, 0); out[0] = s;",
+        500),
+    "four calls of a function": (
+        "out[0] = poll(&full) + poll(&full) + poll(&full) + poll(&full);", 4),
+    "a loop of 500 polls of memory": (
+        "for (int i = 0; i < 500; ++i) s += 1 + (int)*(volatile float*)(out + 1); out[0] = s;",
+        500),
+    "a loop that counts until a time limit": (
+        TIMER + "while (!test_wait(&full, 0)) { ++s; if (clock64() - begin > 100000) break; }"
+        "out[0] = s > 9;", 1),
+    "a delay": (TIMER + "while (clock64() - begin < 2000000000); out[0] = 3;", 3),
+    "a delay by the high word of the timer": (
+        'unsigned a, b; asm volatile("mov.u32 %0, %%globaltimer_hi;" : "=r"(a)); do asm volatile('
+        '"mov.u32 %0, %%globaltimer_hi;" : "=r"(b)); while (a == b); out[0] = b - a;', 1),
+    "a loop that sleeps": ("for (int i = 0; i < 50; ++i) __nanosleep(100); out[0] = 4;", 4),
+}  # fmt: skip
+POLLS = """#include <tma_dlpack.h>
+using namespace tma_dlpack;
+__device__ __noinline__ int poll(Barrier* full) { return 1 + test_wait(full, 0); }
+extern "C" __global__ void kernel(const __grid_constant__ Map map, float* out) {
+  __shared__ alignas(128) float tile[512]; __shared__ Barrier full, other; int s = 0;
+  if (threadIdx.x == 0) { init(&full); init(&other); }
+  __syncthreads();
+"""
+LOADS = """ arrive_expect_tx(&full, 2048); load(tile, map, &full, 0, 0); }
+  __syncthreads(); wait(&full, 0); out[2] = tile[1]; }"""
+
+
+def polled(code, schedules=4):
+    x, out = np.full((64, 64), 7, np.float32), np.zeros(4, np.float32)
+    args = tma.make_tma_descriptor(x, (16, 32)), out
+    return tma.run_kernel(POLLS + code, grid=1, block=128, args=args, schedules=schedules), out
+
+
+@pytest.mark.parametrize("case", BOUNDED)
+def test_a_kernel_may_poll_a_limited_number_of_times(case):
+    code, first = BOUNDED[case]
+    run, out = polled("if (threadIdx.x == 0) {" + code + LOADS)
+    assert run.findings == ()
+    np.testing.assert_array_equal(out, [first, 0, 7, 0])
+
+
+def test_a_kernel_may_end_after_a_wait_that_nobody_serves():
+    run, out = polled("out[0] = wait_at_most(&full, 0, 2000) ? 1 : 2; }")
+    assert run.findings == ()
+    assert out[0] == 2
+
+
+#: Code that waits forever, and the offset of the barrier that the finding names.
+ENDLESS = {
+    "a wait": ("wait(&full, 0);", 0),
+    "a wait that counts and prints": (
+        'while (!try_wait(&full, 0)) if (++s == 9) printf("9 polls");', 0),
+    "a wait that sleeps longer and longer": (
+        "for (int n = 32; !test_wait(&full, 0); n = n < 256 ? 2 * n : n) __nanosleep(n);", 0),
+    "a wait that prints once a second": (
+        TIMER + "while (!test_wait(&full, 0)) if (clock64() - begin > 1000000000)"
+        '{ printf("waits"); begin = clock64(); }', 0),
+    "a wait after another wait has given up": (
+        "out[0] = wait_at_most(&full, 0, 2000); wait(&other, 0);", 8),
+    "two parities by turns": ("for (int n = 0; !test_wait(n ? &full : &other, 0); n = !n);", 8),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_an_endless_wait_is_a_hang_at_its_barrier(case, monkeypatch):
+    monkeypatch.setattr(machine, "POLL_STEPS", 10_000)
+    code, offset = ENDLESS[case]
+    run, _ = polled(code + "}")
+    assert {finding.rule for finding in run.findings} == {"HANG_NOBODY_ARRIVED"}
+    assert {barrier.address % 16 for barrier in run.barriers} >= {offset}, run.barriers
+
+
+def test_a_wait_with_a_time_limit_lasts_until_other_blocks_have_run():
+    source = """extern "C" __global__ void kernel(int* out) {
+      if (blockIdx.x == 0 && threadIdx.x == 0) { long long begin = clock64();
+        while (*(volatile int*)out == 0) if (clock64() - begin > 1000000) __trap(); }
+      if (blockIdx.x == 2) atomicExch(out, 5); }"""
+    out = np.zeros(1, np.int32)
+    run = tma.run_kernel(source, grid=3, block=32, args=(out,), schedules=4)
+    assert run.findings == ()
+    assert out[0] == 5
 
 
 def test_max_steps_ends_an_endless_loop_with_its_line():

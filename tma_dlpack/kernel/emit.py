@@ -38,6 +38,11 @@ def is_carried(code: Instruction) -> bool:
     return ".cc." in code.opcode or code.opcode.startswith(("addc.", "subc.", "madc."))
 
 
+def is_time(register: str) -> bool:
+    """Return whether a special register has the time."""
+    return register.startswith(("clock", "globaltimer"))
+
+
 class UnknownFormError(Exception):
     """Error for an opcode, or for a form of an opcode, that the emitter cannot translate."""
 
@@ -172,6 +177,8 @@ class Emitter:
             return f"B.tid[{axis}][ix]"
         if base in ("laneid", "warpid") or base.startswith("lanemask_"):
             return f"B.{base}[ix]"
+        if is_time(base):
+            self.lines.append("g.polled('time')")
         return f"B.special({base!r}, {axis})"
 
     def typed(self, operand: Any, kind: str) -> str:
@@ -288,6 +295,8 @@ class Emitter:
         operands = operands_of(code)
         if operation is not None:
             return self.operation(code, operation, operands)
+        if base == "nanosleep":
+            self.lines.append("g.polled('time')")
         if base in _IGNORED:
             return None
         method = getattr(self, f"emit_{base}", None)
@@ -502,7 +511,7 @@ class Emitter:
             )
         found = self.new(text)
         if semantics != "weak":
-            self.lines.append("g.polled(('memory', 0))")
+            self.lines.append("g.polled('memory')")
         for n, target in enumerate(targets):
             raw = f"{found}[{n}]"
             view = _VIEWS.get(kind)

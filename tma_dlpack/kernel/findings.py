@@ -276,9 +276,15 @@ def _states(machine: Any) -> list[_State]:
     """Return the distinct states of the mbarriers that warps wait at."""
     # A wait is stuck if the phase that the warp waits for has not ended.
     stuck: dict[Any, list[Any]] = defaultdict(list)
-    live = {id(block) for cluster in machine.active for block in cluster.blocks}
-    for (block, _, _), opened in machine.timeline.waiting.items():
-        if block in live and opened.phase == opened.barrier.phase:
+    # A warp that polled an mbarrier may have given up, so take only the mbarriers that the warps
+    # still poll.
+    polled = {
+        (id(group.block), id(key), warp)
+        for group in machine.asleep for keys in group.polls.values() for key in keys
+        for warp in group.warps.tolist()
+    }  # fmt: skip
+    for key, opened in machine.timeline.waiting.items():
+        if key in polled and opened.phase == opened.barrier.phase:
             stuck[opened.barrier].append(opened)
     every = [b for c in machine.active for block in c.blocks for b in block.sync.barriers.values()]
     is_first = all(not b.phase and _is_untouched(b) for b in every)

@@ -15,6 +15,9 @@ stays in `pending` until it happens. The schedule decides when it happens:
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from functools import cached_property
+from operator import eq
 from typing import Any
 
 import numpy as np
@@ -41,9 +44,18 @@ Three = tuple[int, int, int]
 TILE_ALIGN = 128
 # Minimum size in bytes of a thread's local memory if the kernel has local variables.
 LOCAL_BYTES = 1 << 14
+# Size in bytes of a thread's local memory if the kernel has no local variables.
+NO_LOCALS = 16
 # Maximum number of consecutive instructions whose effects no other thread can see. After more such
 # instructions, the run ends with the finding ENDLESS_LOOP.
 QUIET_STEPS = 3_000_000
+# Maximum number of such instructions while all groups wait or poll. After more, the kernel hangs.
+POLL_STEPS = 500_000
+# If no group can run, and only the time can end a poll, the time jumps by 1, 2, 4, ... up to
+# 2**(TIME_JUMPS - 1) steps. The sum is less than 2**63, so it does not overflow a signed number.
+TIME_JUMPS = 62
+# If no group can run, a jump of the time follows at the latest after this number of polls.
+JUMP_POLLS = 256
 # Number of basic blocks that a group runs before another group runs.
 TURN = 200
 # Maximum number of clusters that run at the same time in a random schedule.
@@ -103,6 +115,11 @@ class Machine:
         # `progress` counts the effects that other threads can see. This tuple has the values of
         # `steps` and `progress` when `progress` last changed.
         self._quiet_since = (0, 0)
+        # Value of %globaltimer and %clock minus `steps`.
+        self.skipped = 0
+        # `_poll_again` keeps these values while `progress` has the first value: `steps` when it
+        # first ran, how often it ran, the number of jumps of the time, and a saved state.
+        self._polled: tuple[int, int, int, int, list[int]] = (-1, 0, 0, 0, [])
         self.pending: list[Any] = []
         self.printed: list[str] = []
         # `ready` has the groups that can run. `asleep` has the groups that wait, or that poll
@@ -176,7 +193,7 @@ class Machine:
         # Shared memory has the static variables first, then the dynamic memory. Round the total
         # size up to 16 bytes.
         self.smem_size = offset + self.smem_bytes + (-(offset + self.smem_bytes) % 16)
-        self.local_size = max(LOCAL_BYTES if local else 16, local + 16)
+        self.local_size = max(LOCAL_BYTES if local else NO_LOCALS, local + 16)
         self.local_size += -self.local_size % 16
 
     # -- asynchronous events ---------------------------------------------------------------------
@@ -276,10 +293,10 @@ class Machine:
             group = self.ready.pop(at)
             self._run_group(group, self.random.randrange(1, 20) if is_random else TURN)
             return True
-        # No group can run. Try, in this order: release a join, let an event happen, let a part of a
-        # warp run alone, start another cluster. If none of these steps is possible, the kernel
-        # hangs.
-        if self._release_join() or self.happen() or self._release_gate():
+        # No group can run. Try, in this order: release a join, let an event happen, poll again, let
+        # a part of a warp run alone, start another cluster. If none of these steps is possible, the
+        # kernel hangs.
+        if self._release_join() or self.happen() or self._poll_again() or self._release_gate():
             return True
         if self._more and self._start_cluster():
             return True
@@ -311,6 +328,61 @@ class Machine:
                 continue
             still.append(group)
         self.asleep = still
+
+    def _poll_again(self) -> bool:
+        """Let the sleeping groups poll again, because a kernel may poll a limited number of times.
+
+        Return False if no group polls, or if the groups seem to poll forever: their registers have
+        the same values again although the time moves, or they have polled for POLL_STEPS.
+        """
+        groups = [group for group in self.asleep if group.wait is None]
+        progress, begin, count, jumps, saved = self._polled
+        if progress != self.progress:
+            begin, count, jumps, saved = self.steps, 0, 0, []
+        if not groups or self.steps - begin > POLL_STEPS:
+            return False
+        count += 1
+        repeats = bool(saved) and all(map(eq, self._poll_state(groups), saved))
+        # Save the state after 1, 2, 4, ... polls, so that a cycle of any length is found.
+        if not count & (count - 1):
+            saved = list(self._poll_state(groups))
+        if repeats or not count % JUMP_POLLS:
+            if self._more and self._start_cluster():
+                return True
+            if self._timed and jumps < TIME_JUMPS:
+                self.skipped += 1 << jumps
+            elif repeats:
+                return False
+            jumps += 1
+        self._polled = self.progress, begin, count, jumps, saved
+        for group in groups:
+            group.polls = {group.pc: group.polls[group.pc]}
+            self.ready.append(group)
+        self.asleep = [group for group in self.asleep if group.wait is not None]
+        return True
+
+    def _poll_state(self, groups: list[Group]) -> Iterator[int]:
+        """Yield hashes of the polling groups' state, without values that depend on the time."""
+        yield len(groups)
+        for group in groups:
+            block = group.block
+            yield hash((block.ctaid, group.pc, len(group.frames), group.lanes.tobytes()))
+            for name, rows in self._timeless.items():
+                yield hash(getattr(block, name)[:, group.index][rows].tobytes())
+            if self.local_size > NO_LOCALS:
+                yield hash(block.local[group.index].tobytes())
+
+    @cached_property
+    def _timed(self) -> set[tuple[str, int]]:
+        return self.program.timed(self.kernel)
+
+    @cached_property
+    def _timeless(self) -> dict[str, Array]:
+        """Table of registers -> rows of the registers whose values do not depend on the time."""
+        found = {name: np.ones(self.program.slots[name], np.bool_) for name in "WDHP"}
+        for name, slot in self._timed:
+            found[name][slot] = False
+        return found
 
     def _release_join(self) -> bool:
         """Let the groups that wait at a join continue; return False if no group waits at a join.
@@ -442,7 +514,7 @@ class Machine:
             if group.waits():
                 self.asleep.append(group)
                 return
-            if group.poll is not None and self._sleeps(group):
+            if group.poll and self._sleeps(group):
                 return
             self._check_steps(group)
         self.ready.append(group)
@@ -452,16 +524,14 @@ class Machine:
 
         Return whether the group sleeps.
         """
-        group.poll = None
+        polled, group.poll = group.poll, []
         if group.seen != self.progress:
-            group.seen = self.progress
-            group.polls = {group.pc}
-            return False
-        if group.pc not in group.polls:
-            group.polls.add(group.pc)
-            return False
-        self.asleep.append(group)
-        return True
+            group.seen, group.polls = self.progress, {}
+        sleeps = group.pc in group.polls
+        group.polls[group.pc] = polled
+        if sleeps:
+            self.asleep.append(group)
+        return sleeps
 
     def _check_steps(self, group: Group) -> None:
         if self.max_steps is not None and self.steps > self.max_steps:

@@ -463,7 +463,7 @@ def _wait(code: Instruction) -> Operation:
                 through = lanes
             else:
                 stuck = lanes[~passed]
-                g.polled((barrier, barrier.phase))
+                g.polled(barrier)
                 g.machine.timeline.waits(g, barrier, stuck)
                 through = lanes[passed]
             if len(through):

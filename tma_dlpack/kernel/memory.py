@@ -437,7 +437,7 @@ class Memory:
             if changed:
                 self.machine.progress += 1
             else:
-                g.polled(("memory", 0))
+                g.polled("memory")
         return old
 
 

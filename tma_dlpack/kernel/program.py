@@ -136,6 +136,28 @@ class Program:
             found = self.codes[name] = _translate(self, self.functions[name])
         return found
 
+    def timed(self, kernel: str) -> set[tuple[str, int]]:
+        """Return the (table, slot) of the registers of a kernel that may depend on the time.
+
+        The set has the registers that the kernel's functions compute from %clock or %globaltimer.
+        """
+        found = set()
+        for name in self.used(kernel)[0]:
+            codes = self.functions[name].code
+            if not any(_TIME.search(code.operands) for code in codes):
+                continue
+            timed: set[str] = set()
+            size = -1
+            while size != len(timed):
+                size = len(timed)
+                for code in codes:
+                    read, written = Emitter.reads_and_writes(code, operation_of(code))
+                    if read & timed or _TIME.search(code.operands):
+                        timed |= written
+            places = (self.register(name, register) for register in timed)
+            found |= {place[:2] for place in places if place is not None}
+        return found
+
     def used(self, kernel: str) -> tuple[list[str], list[Variable]]:
         """Return (functions, variables) that a kernel uses, directly or in functions it calls."""
         functions: dict[str, None] = {}
@@ -156,6 +178,7 @@ class Program:
         return list(functions), ordered
 
 
+_TIME = re.compile("%(clock|globaltimer)")
 _WORD = re.compile(r"[A-Za-z_$][\w$]*")
 
 

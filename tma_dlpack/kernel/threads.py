@@ -76,10 +76,11 @@ class Group:
         self.frames: list[Frame] = []
         self.code: Any = None
         self.wait: Wait | None = None
-        self.poll: Any = None
+        # Keys of the polls in the last basic block (see `polled`).
+        self.poll: list[Any] = []
         # `polls` has the program counters where the group has polled since `machine.progress` got
-        # the value `seen`.
-        self.polls: set[Any] = set()
+        # the value `seen`, and the keys of these polls.
+        self.polls: dict[int, list[Any]] = {}
         self.seen = -1
         # Results that are stored in registers after the wait, as (values, places). `values` may be
         # a function that returns the values for an array of threads. `places` has the (table, slot)
@@ -150,7 +151,7 @@ class Group:
             self.joins.append(Join(join, depth, self.n))
         other = Group(self.block, self.lanes[away], pc, self.function)
         other.joins, other.frames = list(self.joins), list(self.frames)
-        other.code, other.polls, other.seen = self.code, set(self.polls), self.seen
+        other.code, other.polls, other.seen = self.code, dict(self.polls), self.seen
         self.set_lanes(self.lanes[~away])
         self.block.groups.append(other)
         self.machine.awake(other)
@@ -258,8 +259,11 @@ class Group:
         self.deferred = []
 
     def polled(self, key: Any) -> None:
-        """Record that a thread has polled memory, or a barrier whose phase has not ended."""
-        self.poll = key
+        """Record that a thread has polled memory, the time, or a barrier whose phase has not ended.
+
+        If it has polled an mbarrier, `key` is the mbarrier.
+        """
+        self.poll.append(key)
 
     def wait_for(self, waits: Sequence[tuple[Any, Wait]]) -> None:
         """Let threads wait after the basic block ends.
@@ -385,16 +389,19 @@ class Block:
         }  # fmt: skip
         if name in per_axis:
             return np.uint32((*per_axis[name], 0)[axis])
+        time = machine.steps + machine.skipped & 0xFFFFFFFFFFFFFFFF
         if name in ("clock", "globaltimer_lo"):
-            return np.uint32(machine.steps & 0xFFFFFFFF)
+            return np.uint32(time & 0xFFFFFFFF)
+        if name in ("clock_hi", "globaltimer_hi"):
+            return np.uint32(time >> 32)
         if name in ("clock64", "globaltimer"):
-            return np.uint64(machine.steps)
+            return np.uint64(time)
         # Special registers that the simulator does not model have plausible constant values. For
         # example, %nsmid is 132, the number of multiprocessors of an H100.
         single = {
             "cluster_ctarank": self.rank, "cluster_nctarank": len(self.cluster.blocks),
             "is_explicit_cluster": int(machine.cluster != (1, 1, 1)), "smid": self.rank,
-            "nsmid": 132, "nwarpid": 64, "gridid": 1, "clock_hi": 0, "globaltimer_hi": 0,
+            "nsmid": 132, "nwarpid": 64, "gridid": 1,
             "dynamic_smem_size": machine.smem_bytes,
             "total_smem_size": machine.smem_size - FIRST_SHARED,
             "aggr_smem_size": machine.smem_size,
