@@ -166,6 +166,39 @@ def test_a_kernel_stores_what_cuda_stores(name):
     np.testing.assert_array_equal(out, expected)
 
 
+def test_a_function_reads_zeros_for_the_padding_of_its_parameter():
+    ptx = """.version 8.8
+.target sm_90
+.address_size 64
+.func f(.param .align 8 .b8 a[16])
+{ .reg .b32 %r<3>; .reg .b64 %d<2>;
+ld.param.b64 %d1, [a]; ld.param.b32 %r1, [a+8]; ld.param.b32 %r2, [a+12];
+add.u32 %r1, %r1, %r2; st.global.b32 [%d1], %r1; ret; }
+.visible .entry kernel(.param .u64 out)
+{ .reg .b64 %d<2>; ld.param.b64 %d1, [out];
+{ .param .align 8 .b8 p[16]; st.param.b64 [p], %d1; st.param.b32 [p+8], 7; call f, (p); }
+ret; }"""
+    out = np.zeros(1, np.int32)
+    assert tma.run_kernel(ptx, "kernel", grid=1, block=1, args=(out,)).findings == ()
+    assert out[0] == 7
+
+
+def test_parts_of_a_warp_gather_after_their_join_is_released():
+    source = """extern "C" __global__ void kernel(int* out) {
+      int t = threadIdx.x;
+      if (t == 0) {
+        _Pragma("unroll 1") for (int i = 0; i < 3; ++i) __nanosleep(10); }
+      atomicAdd(out + 32, 1);
+      if (t < 32) { out[t] = __popc(__ballot_sync(~0u, true)); __threadfence();
+        if (t == 0) atomicExch(out + 33, 1); }
+      else if (t > 63) while (*(volatile int*)(out + 33) == 0);
+      __threadfence(); atomicAdd(out + 34, 1); }"""
+    out = np.zeros(35, np.int32)
+    run = tma.run_kernel(source, grid=1, block=96, args=(out,), schedules=4)
+    assert run.findings == ()
+    np.testing.assert_array_equal(out, [32] * 32 + [96, 1, 96])
+
+
 def test_blocks_of_a_grid_wait_for_each_other():
     source = """extern "C" __global__ void kernel(int* out, int* count) {
       if (threadIdx.x == 0) { __threadfence(); atomicAdd(count, 1);

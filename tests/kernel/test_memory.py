@@ -52,6 +52,11 @@ FORMS = {
         "add.u32 %w1, %w1, %w2;"
         "isspacep.local %p1, %d3; isspacep.shared %p2, %d3; selp.u32 %w3, 100, 0, %p1;"
         "@%p2 add.u32 %w3, %w3, 1000; add.u32 %w1, %w1, %w3; cvt.u64.u32 %d0, %w1;", T + 109),
+    "the window of parameters": (
+        "mov.b64 %d1, out; cvta.param.u64 %d2, %d1; isspacep.param %p1, %d2;"
+        "isspacep.param %p2, %a; add.u64 %d3, %d2, 8; isspacep.param %p3, %d3;"
+        "selp.u64 %d0, 1, 0, %p1; @%p2 add.u64 %d0, %d0, 10; @%p3 add.u64 %d0, %d0, 100;",
+        np.ones(THREADS)),
     "a window of shared memory": (
         "cvt.u64.u32 %s64, %s; cvta.shared.u64 %d1, %s64; st.u32 [%d1], %t;"
         "cvta.to.shared.u64 %d2, %d1;"

@@ -30,6 +30,8 @@ from tma_dlpack.kernel.core import (
 from tma_dlpack.kernel.memory import Region
 
 MAP_BYTES, MAP_ALIGNMENT = 128, 128
+#: First bytes of a handle (see `_Binder.map`).
+HANDLE = b"tma_dlpack map  "
 # Type of a PTX parameter -> format letter of Python's module `struct`.
 _FLOATS = {"f16": "e", "f32": "f", "f64": "d"}
 # For example ".param .align 64 .b8 k_param_0[128]" or ".param .u64 .ptr .global .align 16 x".
@@ -125,7 +127,7 @@ class _Binder:
             data = bytes(tensor_map)
         except tma.TmaUnsupportedError:
             # A handle has 128 bytes: 16 bytes of text, the map's number (8 bytes), then zeros.
-            data = struct.pack("<16sQ104x", b"tma_dlpack map  ", len(self.maps))
+            data = struct.pack("<16sQ104x", HANDLE, len(self.maps))
         self.maps[data] = tensor_map
         return data
 

@@ -592,6 +592,7 @@ class Emitter:
             "shared": f"({a} >= SHARED_WINDOW)",
             "local": f"(({a} >= LOCAL_WINDOW) & ({a} < SHARED_WINDOW))",
             "global": f"({a} < LOCAL_WINDOW)",
+            "param": f"({a} - M.parameters_first < uint64(len(M.parameters)))",
         }
         if space not in tests:
             raise UnknownFormError(f"the space {space}")

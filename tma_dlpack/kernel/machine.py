@@ -15,6 +15,7 @@ stays in `pending` until it happens. The schedule decides when it happens:
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from operator import eq
@@ -25,7 +26,7 @@ import numpy.typing as npt
 
 from tma_dlpack.kernel import barriers, copies, matrix, mbarrier, tcgen05, warps  # noqa: F401
 from tma_dlpack.kernel.accumulators import follow
-from tma_dlpack.kernel.arguments import parameters_of
+from tma_dlpack.kernel.arguments import HANDLE, parameters_of
 from tma_dlpack.kernel.core import tma
 from tma_dlpack.kernel.findings import Findings
 from tma_dlpack.kernel.memory import Memory, Region
@@ -60,6 +61,9 @@ JUMP_POLLS = 256
 TURN = 200
 # Maximum number of clusters that run at the same time in a random schedule.
 RESIDENT = 3
+# Mangled name of the table of tma_dlpack_check.h in shared memory. The header reads entries before
+# they are written, and without a barrier, because it finds out whether it has written an entry.
+CHECK_TABLE = re.compile(r"_ZZN10tma_dlpack\w*6detail5tableEvE3all")
 # Address of the first function. Memory regions have larger addresses.
 FUNCTIONS = 0x100
 
@@ -136,7 +140,7 @@ class Machine:
     def _lay_out(self, parameters: bytes) -> None:
         """Allocate memory for parameters and variables, and store their addresses by name."""
         region = self.memory.variable(parameters or bytes(1), 128, "the parameters", False)
-        self.parameters = region.raw
+        self.parameters, self.parameters_first = region.raw, np.uint64(region.first)
         self.addresses: dict[str, Any] = {}
         self.parameter_places: dict[str, int] = {}
         at = 0
@@ -156,6 +160,8 @@ class Machine:
             self.addresses[name] = np.uint64(address)
         offset, local = FIRST_SHARED, 0
         self.shared_offsets: dict[str, int] = {}
+        # Offsets of the table of tma_dlpack_check.h in shared memory.
+        self.check_table = range(0)
         dynamic, made = [], []
         for variable in variables:
             if variable.space == "shared":
@@ -168,6 +174,8 @@ class Machine:
                 if variable.align < TILE_ALIGN <= variable.size:
                     offset += (variable.align - offset) % TILE_ALIGN
                 self.shared_offsets[variable.name] = offset
+                if CHECK_TABLE.fullmatch(variable.name):
+                    self.check_table = range(offset, offset + variable.size)
                 offset += variable.size
             elif variable.space == "local":
                 local += -local % variable.align
@@ -185,6 +193,12 @@ class Machine:
                 # write these values after all variables have addresses.
                 value = int(self.addresses.get(symbol, 0)) + extra
                 placed.raw[byte : byte + 8] = np.frombuffer(value.to_bytes(8, "little"), np.uint8)
+        if self.check_table and any(data.startswith(HANDLE) for data in self.maps):
+            raise tma.TmaUnsupportedError(
+                "a kernel that is compiled with TMA_DLPACK_CHECK reads the bytes of its maps, and "
+                "the bytes of a map among its arguments are not known on this machine; compile "
+                "without TMA_DLPACK_CHECK, or run the kernel with backend='cuda'"
+            )
         align = max([16, *(v.align for v in dynamic)])
         if dynamic:
             offset += -offset % align
@@ -293,10 +307,12 @@ class Machine:
             group = self.ready.pop(at)
             self._run_group(group, self.random.randrange(1, 20) if is_random else TURN)
             return True
-        # No group can run. Try, in this order: release a join, let an event happen, poll again, let
-        # a part of a warp run alone, start another cluster. If none of these steps is possible, the
-        # kernel hangs.
-        if self._release_join() or self.happen() or self._poll_again() or self._release_gate():
+        # No group can run. Try, in this order: release a join, let an event happen, merge gated
+        # groups, poll again, let a part of a warp run alone, start another cluster. If none of
+        # these steps is possible, the kernel hangs.
+        if self._release_join() or self.happen() or self._gather_again():
+            return True
+        if self._poll_again() or self._release_gate():
             return True
         if self._more and self._start_cluster():
             return True
@@ -328,6 +344,20 @@ class Machine:
                 continue
             still.append(group)
         self.asleep = still
+
+    def _gather_again(self) -> bool:
+        """Let a gated group continue if it has now all threads; return False if there is none.
+
+        Since the group was gated, a join that kept its threads apart may have been released.
+        """
+        for cluster in self.active:
+            for block in cluster.blocks:
+                for group in block.groups:
+                    if group.gated and self._gathered(group, group.function.blocks[group.pc]):
+                        group.gated = False
+                        self.ready.append(group)
+                        return True
+        return False
 
     def _poll_again(self) -> bool:
         """Let the sleeping groups poll again, because a kernel may poll a limited number of times.

@@ -366,6 +366,8 @@ class Order:
             lanes, offsets = lanes[at], offsets[at]
             data = None if data is None else data[at]
         shadow = self._shadow(region)
+        if shadow.is_shared and int(offsets[0]) in g.machine.check_table:
+            return
         agents = g.block.warp_agents[lanes // _WARP]
         strong = atomic or semantics in _NO_RACE
         if shadow.is_shared and region is not g.block:

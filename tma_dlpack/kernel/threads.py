@@ -427,7 +427,8 @@ class Block:
             kind = UNSIGNED[size]
             values = machine.parameters[at : at + size * count].view(kind)
             return [kind(v) for v in values]
-        array = self.parameters[name]
+        # The caller may have stored fewer bytes, because a structure may end with padding.
+        array = self.reserve(name, offset + size * count)
         part = np.ascontiguousarray(array[g.index, offset : offset + size * count])
         return list(part.view(UNSIGNED[size]).T)
 
