@@ -353,7 +353,7 @@ class Machine:
         for cluster in self.active:
             for block in cluster.blocks:
                 for group in block.groups:
-                    if group.gated and self._gathered(group, group.function.blocks[group.pc]):
+                    if group.gated and self._gathered(group):
                         group.gated = False
                         self.ready.append(group)
                         return True
