@@ -453,6 +453,39 @@ def test_wide_tiles_and_slices_have_flags_and_come_back_as_flags(capsys):
     assert "split_inner=yes" in capsys.readouterr().out
 
 
+IM2COL = "--shape=8,56,56,64 --dtype=fp16 --lower=-1,-1 --upper=-1,-1 --channels=64 --pixels=128"
+
+
+@pytest.mark.parametrize(
+    ("words", "state"),
+    [
+        (f"{IM2COL} --swizzle=bytes128 --rules=documented", "kind=im2col&swizzle=bytes128"),
+        ("--shape=64,64 --dtype=fp16 --swizzle=bytes32", "swizzle=bytes32"),
+        ("--shape=64,64 --dtype=fp32 --box=16,32 --coords=8,16", "coords=8,16"),
+        ("--shape=64,128 --dtype=fp16 --box=8,128 --split-inner --coords=0,8,0", "coords=0,8,0"),
+    ],
+)
+def test_the_explorer_starts_with_every_argument_of_the_command_line(capsys, words, state):
+    assert main(["explore", *words.split(), "--out=-"]) == 0
+    page = capsys.readouterr().out
+    assert all(part in page for part in state.split("&"))
+    assert "rules=documented" not in page
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("--shape=64,64 --dtype=fp32 --box=16,32 --coords=8", "has 1 integer; the map has 2 dim"),
+        ("--shape=64,64 --dtype=fp16 --box=8,64 --split-inner --coords=0,8", "the map has 3 dim"),
+        ("--shape=8,8,8,64 --dtype=f16 --channels=64 --pixels=300", "pass either --box"),
+        (f"{IM2COL} --box=8,8", "pass either --box"),
+    ],
+)
+def test_the_explorer_ignores_no_argument(capsys, words, found):
+    assert main(["explore", *words.split(), "--out=-"]) == 2
+    assert found in capsys.readouterr().err
+
+
 #: Runs Python as a terminal does. Background jobs of a shell and their children would ignore
 #: Ctrl-C.
 WITH_CTRL_C = (

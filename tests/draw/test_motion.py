@@ -46,6 +46,29 @@ def test_each_chunk_ends_where_the_simulator_puts_it_and_the_barrier_ends_at_zer
     assert max(map(len, str(motion).splitlines())) <= 100
 
 
+@pytest.mark.parametrize(
+    ("data_type", "row_bytes", "chunk_bytes"),
+    [("16U4_ALIGN16B", 64, 8), ("16U6_ALIGN16B", 96, 12), ("16U4_ALIGN8B", 64, 16)],
+)
+def test_a_packed_chunk_counts_the_bytes_that_come_from_the_tensor(
+    data_type, row_bytes, chunk_bytes
+):
+    room = np.zeros(4 * row_bytes + 32, np.uint8)
+    start = -room.ctypes.data % 32
+    x = room[start : start + 4 * row_bytes].reshape(4, row_bytes)
+    tensor_map = tma.make_tma_descriptor(x, (4, 128), data_type=data_type, target="sm_100")
+    motion = draw.copy_motion(tensor_map)
+    assert motion.all_chunks == len(motion.chunks)
+    counts = range(4 * row_bytes, -1, -chunk_bytes)
+    assert motion.left_after == (*counts,)
+    assert f"{chunk_bytes} bytes at a time" in motion.html()
+
+
+def test_the_text_counts_all_chunks_that_it_does_not_list():
+    motion = draw.copy_motion(tma.make_tma_descriptor(X, (64, 64)))
+    assert str(motion).endswith("and so on: 500 further chunks")
+
+
 def test_a_copy_moves_in_an_image_and_stands_still_where_motion_is_not_wanted(swizzled):
     (picture,) = stills(draw.copy_motion(swizzled).html())
     assert len(re.findall(r"@keyframes c\d+", picture)) == len(draw.copy_motion(swizzled).chunks)

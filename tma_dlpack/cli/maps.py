@@ -30,6 +30,7 @@ from tma_dlpack.cli.table import (
 )
 from tma_dlpack.tables.abi import ALLOWABLE_ROWS
 from tma_dlpack.tables.arguments import CORNERS, ENUMS, OPTION_NAMES, MapKind
+from tma_dlpack.tables.coerce import counted
 from tma_dlpack.tables.dtypes import NAMED_DTYPES, DLDataType
 from tma_dlpack.tables.enums import DLDeviceType, TensorMapDataType
 from tma_dlpack.tables.errors import TmaPreconditionError, argument_error
@@ -281,18 +282,30 @@ def _word_of(value: object) -> str:
 def _page_state(options: argparse.Namespace) -> dict[str, object]:
     """Return the options as the initial state of the explorer's page.
 
-    The state omits options that the user did not pass. Names of the driver, CUTLASS and PTX become
-    the names of this package's enums.
+    The state omits options that the user did not pass, and `rules` if it is the default. Names of
+    the driver, CUTLASS and PTX become the names of this package's enums.
     """
+    from tma_dlpack.checks.struct import RULE_SETS
+
+    # Without a box, or the four options of im2col, the page chooses the box.
+    is_chosen = all(getattr(options, name) is None for name in ("box_sizes", *_COLUMN))
+    kind: MapKind = "tiled" if is_chosen else _kind(options)
+    if options.coords and options.shape and options.ragged is None:
+        rank = len(options.shape) + bool(options.split_inner)
+        if len(options.coords) != rank:
+            found = counted(len(options.coords), "integer")
+            raise UsageError(f"--coords has {found}; the map has {counted(rank, 'dimension')}")
     # The options `out` and `command` belong to the command line, not to the map.
     ours = ("out", "command")
     given = {name: value for name, value in vars(options).items() if name not in ours}
-    given["kind"] = None if options.pixel_box_lower_corner is None else "im2col"
+    given["kind"] = kind if kind == "im2col" else None
     given["dtype"] = options.dtype and str(_dtype_of(options.dtype))
     given |= {name: _member(enum, given[name]) for name, enum in _CHOICES.items()}
     given["split_inner"] = "yes" if options.split_inner else None
-    if not options.box_sizes:
+    if is_chosen and options.swizzle == "none":
         del given["swizzle"]  # the page chooses the swizzle together with the box
+    if options.rules == RULE_SETS[kind][0]:
+        del given["rules"]
     return {name: value for name, value in given.items() if value is not None}
 
 

@@ -69,13 +69,17 @@ class CopyMotion(Figure):
     all_chunks: int
 
     @property
+    def _chunk_bytes(self) -> int:
+        """Bytes of a chunk that come from the tensor; a packed type may fill only 8 or 12 of 16."""
+        return self.tx_bytes // self.all_chunks
+
+    @property
     def left_after(self) -> tuple[int, ...]:
         """Pending bytes of the barrier: before the first chunk, then after each drawn chunk.
 
         The bytes of the chunks that are not drawn arrive with the last drawn chunk.
         """
-        per_chunk = self.tx_bytes // self.all_chunks
-        counts = [self.tx_bytes - per_chunk * n for n in range(len(self.chunks))]
+        counts = [self.tx_bytes - self._chunk_bytes * n for n in range(len(self.chunks))]
         return (*counts, 0)
 
     def scenes(self) -> tuple[Scene, ...]:
@@ -122,7 +126,8 @@ class CopyMotion(Figure):
     def sentence(self) -> str:
         """The caption: the path of each chunk, and the barrier's byte count."""
         return (
-            "One instruction moves the box: [16 bytes at a time](is-source) come from the tensor, "
+            f"One instruction moves the box: [{self._chunk_bytes} bytes at a time](is-source) come "
+            "from the tensor, "
             "[the engine](is-engine) finds the place of each in shared memory, and the barrier "
             f"counts {self.tx_bytes} bytes down to 0."
         )
@@ -162,7 +167,7 @@ class CopyMotion(Figure):
         pairs = zip(self.chunks[:12], self.left_after[1:], strict=False)
         path = "{0.token:<10} from element {0.element} to {0.address:#06x}   barrier waits for {1}"
         rows = [path.format(chunk, left) for chunk, left in pairs]
-        more = len(self.chunks) - 12
+        more = self.all_chunks - 12
         rows += [f"and so on: {more} further chunks"] * (more > 0)
         return "\n".join([self.title, *rows])
 
@@ -205,10 +210,10 @@ def copy_motion(tensor_map: TensorMap | Tile, options: dict[str, Any]) -> CopyMo
     if not chunks:
         message = "rows that are not a multiple of 16 bytes cannot be drawn as chunks"
         raise TmaUnsupportedError(message)
-    tx_bytes = request.plan.tx_bytes
-    title = f"one load: {tx_bytes} bytes, swizzle {request.plan.arguments.swizzle.name}"
-    drawn, count = tuple(chunks[:MAX_CHUNKS]), tx_bytes // CHUNK_BYTES
-    return CopyMotion(title, drawn, request.smem_offset, tx_bytes, count)
+    plan = request.plan
+    tx_bytes, count = plan.tx_bytes, plan.lines * plan.smem_line_bytes // CHUNK_BYTES
+    title = f"one load: {tx_bytes} bytes, swizzle {plan.arguments.swizzle.name}"
+    return CopyMotion(title, tuple(chunks[:MAX_CHUNKS]), request.smem_offset, tx_bytes, count)
 
 
 def _flight(
