@@ -199,6 +199,18 @@ def test_parts_of_a_warp_gather_after_their_join_is_released():
     np.testing.assert_array_equal(out, [32] * 32 + [96, 1, 96])
 
 
+def test_a_complete_warp_continues_before_a_time_limit_of_another_warp():
+    source = """extern "C" __global__ void kernel(int* out) {
+      int t = threadIdx.x; volatile int* flag = out + 64; long long begin = clock64();
+      if (t == 0) while (*flag == 0) if (clock64() - begin > 1000000) __trap();
+      out[t] = __popc(__ballot_sync(~0u, true)); __threadfence();
+      if (t == 32) atomicExch(out + 64, 1); }"""
+    out = np.zeros(65, np.int32)
+    run = tma.run_kernel(source, grid=1, block=64, args=(out,), schedules=4)
+    assert run.findings == ()
+    np.testing.assert_array_equal(out, [32] * 64 + [1])
+
+
 def test_blocks_of_a_grid_wait_for_each_other():
     source = """extern "C" __global__ void kernel(int* out, int* count) {
       if (threadIdx.x == 0) { __threadfence(); atomicAdd(count, 1);

@@ -307,9 +307,9 @@ class Machine:
             group = self.ready.pop(at)
             self._run_group(group, self.random.randrange(1, 20) if is_random else TURN)
             return True
-        # No group can run. Try, in this order: release a join, let an event happen, merge gated
-        # groups, poll again, let a part of a warp run alone, start another cluster. If none of
-        # these steps is possible, the kernel hangs.
+        # No group can run. Try, in this order: release a join, let an event happen, let gated
+        # threads continue that miss no other thread, poll again, let a part of a warp run alone,
+        # start another cluster. If none of these steps is possible, the kernel hangs.
         if self._release_join() or self.happen() or self._gather_again():
             return True
         if self._poll_again() or self._release_gate():
@@ -346,18 +346,31 @@ class Machine:
         self.asleep = still
 
     def _gather_again(self) -> bool:
-        """Let a gated group continue if it has now all threads; return False if there is none.
-
-        Since the group was gated, a join that kept its threads apart may have been released.
-        """
-        for cluster in self.active:
-            for block in cluster.blocks:
-                for group in block.groups:
-                    if group.gated and self._gathered(group):
-                        group.gated = False
-                        self.ready.append(group)
-                        return True
+        """Let gated threads continue that miss no other thread; return False if there are none."""
+        for group in self._gated():
+            # Since the group was gated, threads may have ended, and a join that kept groups apart
+            # may have been released.
+            if group.gated and self._gathered(group):
+                group.gated = False
+                self.ready.append(group)
+                return True
+        for group in self._gated():
+            # Some threads wait only because other threads of their group miss threads.
+            free = ~self._misses(group)
+            if free.any():
+                part = group.split(free, group.pc)
+                part.passes = part.pc
+                return True
         return False
+
+    def _gated(self) -> list[Group]:
+        return [
+            group
+            for cluster in self.active
+            for block in cluster.blocks
+            for group in block.groups
+            if group.gated
+        ]
 
     def _poll_again(self) -> bool:
         """Let the sleeping groups poll again, because a kernel may poll a limited number of times.
@@ -432,34 +445,11 @@ class Machine:
         This is the last resort: nothing else can run, so the warp's other lanes cannot arrive any
         more.
         """
-        gated = [
-            group
-            for cluster in self.active
-            for block in cluster.blocks
-            for group in block.groups
-            if group.gated
-        ]
-        for group in gated:
-            # Since the group was gated, threads may have ended, and a join that kept groups apart
-            # may have been released.
-            if group.gated and self._gathered(group):
-                group.gated = False
-                self.ready.append(group)
-                return True
-        gated = [group for group in gated if group.gated]
-        if not gated:
-            return False
-        # Prefer threads that miss no other thread. They wait only because other threads of their
-        # group miss threads.
-        shares = ((group, ~self._misses(group)) for group in gated)
-        group, free = next((share for share in shares if share[1].any()), (gated[0], None))
-        if free is None:
-            group.gated = False
+        for group in self._gated():
+            group.gated, group.passes = False, group.pc
             self.ready.append(group)
-        else:
-            group = group.split(free, group.pc)
-        group.passes = group.pc
-        return True
+            return True
+        return False
 
     def _merge(self, join: Join) -> None:
         """Merge the groups that wait at a join into one group, which continues."""
