@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from itertools import pairwise, product
 from typing import NamedTuple
 
+from tma_dlpack.debug.explain.source import NAMED
 from tma_dlpack.debug.explain.words import (
     ARRAYS,
     FORMS,
     GENERAL,
-    NAMED,
     WORD,
     Entries,
     Form,
