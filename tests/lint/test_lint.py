@@ -163,6 +163,8 @@ WRITE = "mov.u32 %r1, tile;\nst.shared.u32 [%r1], 0;\n"
         ("fence.proxy.async;\n", []),
         ("fence.proxy.async.shared::cta;\n", []),
         ("fence.proxy.async.shared::cluster;\n", []),
+        ("fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;\n", []),
+        ("fence.proxy.alias;\n", ["PROXY_FENCE error"]),
         # a fence of some threads: the PTX does not show that the others need none
         ("setp.eq.u32 %p1, %r9, 0;\n@%p1 fence.proxy.async;\n", ["PROXY_FENCE warning"]),
     ],

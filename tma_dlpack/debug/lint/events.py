@@ -38,7 +38,7 @@ OPCODES = tuple(
     for pattern, event in (
         (r"fence\.proxy\.tensormap.*acquire", "acquire"),
         (r"fence\.proxy\.tensormap.*release", "release"),
-        (r"fence\.proxy\.async(\.shared::\w+)?$", "fence"),
+        (r"fence\.proxy\.async(\.shared::\w+|::generic\.\S+)?$", "fence"),
         (r"fence\.proxy\.async\.global$", "global_fence"),
         (r"fence\.mbarrier_init", "init_fence"),
         (r"bar\.(cta\.)?(sync|red|arrive)|barrier\.(cta\.)?(sync|red|arrive)|bar\.warp|"
