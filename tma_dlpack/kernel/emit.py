@@ -38,9 +38,9 @@ def is_carried(code: Instruction) -> bool:
     return ".cc." in code.opcode or code.opcode.startswith(("addc.", "subc.", "madc."))
 
 
-def is_time(register: str) -> bool:
-    """Return whether a special register has the time."""
-    return register.startswith(("clock", "globaltimer"))
+def reads_time(operands: str) -> bool:
+    """Return whether the text of operands has a special register with the time."""
+    return "%clock" in operands or "%globaltimer" in operands
 
 
 class UnknownFormError(Exception):
@@ -177,7 +177,7 @@ class Emitter:
             return f"B.tid[{axis}][ix]"
         if base in ("laneid", "warpid") or base.startswith("lanemask_"):
             return f"B.{base}[ix]"
-        if is_time(base):
+        if reads_time(name):
             self.lines.append("g.polled('time')")
         return f"B.special({base!r}, {axis})"
 

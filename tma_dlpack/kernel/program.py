@@ -23,7 +23,7 @@ from functools import lru_cache
 from typing import Any
 
 from tma_dlpack.kernel.accumulators import Step, steps_of
-from tma_dlpack.kernel.emit import CARRY, Emitter
+from tma_dlpack.kernel.emit import CARRY, Emitter, reads_time
 from tma_dlpack.kernel.operands import Reg, number_of, operands_of
 from tma_dlpack.kernel.operations import Operation, operation_of
 from tma_dlpack.ptx import opcodes
@@ -144,7 +144,7 @@ class Program:
         found = set()
         for name in self.used(kernel)[0]:
             codes = self.functions[name].code
-            if not any(_TIME.search(code.operands) for code in codes):
+            if not any(reads_time(code.operands) for code in codes):
                 continue
             timed: set[str] = set()
             size = -1
@@ -152,7 +152,7 @@ class Program:
                 size = len(timed)
                 for code in codes:
                     read, written = Emitter.reads_and_writes(code, operation_of(code))
-                    if read & timed or _TIME.search(code.operands):
+                    if read & timed or reads_time(code.operands):
                         timed |= written
             places = (self.register(name, register) for register in timed)
             found |= {place[:2] for place in places if place is not None}
@@ -178,7 +178,6 @@ class Program:
         return list(functions), ordered
 
 
-_TIME = re.compile("%(clock|globaltimer)")
 _WORD = re.compile(r"[A-Za-z_$][\w$]*")
 
 
